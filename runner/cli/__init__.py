@@ -50,7 +50,8 @@ _MODULES: Final[Mapping[str, str]] = {
     "gpu": "runner.cli.gpu",
     "host": "runner.cli.host",
     "kernelbook": "runner.extras.trainers.kernelbook.commands",
-    "leaderboard": "runner.cli.leaderboard",
+    # Guests' commands of the group, and by its import those of the core.
+    "leaderboard": "runner.extras.leaderboard_commands",
     "mcp": "runner.extras.mcp.commands",
     "receipt": "runner.extras.receipt_commands",
     "task": "runner.cli.task",

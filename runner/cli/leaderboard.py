@@ -9,9 +9,10 @@ import typer
 
 from runner.base.errors import NotFoundError
 from runner.base.gpu_types import Registry
-from runner.cli import json_output, leaderboard_final, leaderboard_publish, leaderboard_validate, render
+from runner.cli import json_output, leaderboard_publish, render
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.leaderboard_publish import JsonOption
+from runner.cli.render_final import final_table
 from runner.cli.safe import printable
 from runner.store.records import BoardView, TaskFaults
 from runner.task_format import unknown_keys
@@ -22,8 +23,6 @@ leaderboard = typer.Typer(
 )
 app.add_typer(leaderboard, name="leaderboard")
 leaderboard.add_typer(leaderboard_publish.commands)
-leaderboard.add_typer(leaderboard_validate.commands)
-leaderboard.add_typer(leaderboard_final.commands)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or number.")]
 
@@ -85,7 +84,7 @@ def show(
         )
     else:
         for _, final in groupby(places, key=lambda place: place.gpu_type):
-            out(leaderboard_final.final_table([*final], pairs))
+            out(final_table([*final], pairs))
         gpus = (chosen,) if chosen else board.gpus
         out(render.ranking_page(name, gpus, lines, demand=board.demand, validated=validated))
     if unknown := unknown_keys(board.task):

@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from runner.base.errors import DataError, NotFoundError, ReceiptError
-from runner.cli.app import ExitCode, app, direct_url, example, note, session
+from runner.cli.app import ExitCode, app, example, note, session
 from runner.cli.ids import possible_id
 from runner.cli.safe import one_line
 from runner.extras import receipts
-from runner.store.dataset import snapshot
+from runner.extras.queries import SHARED
+from runner.extras.receipts import HostKey
 
 receipt = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Receipts: signed statements of ranked results."
@@ -27,11 +28,11 @@ def show(context: typer.Context, job_id: Annotated[int, typer.Argument(metavar="
     An accepted ranked submission has two on each GPU type: of the public job, whose score ranks, and of the secret one,
     without which it would not.
     """
-    with snapshot(direct_url(session(context).config)) as database:
-        row = database.signed_result(job_id)
-    if row is None:
+    with session(context).store() as store:
+        results = store.all(SHARED["signed_result"], job_id=job_id)
+    if not results:
         raise NotFoundError(f"job {job_id} has no receipt; accepted jobs of mode leaderboard have one")
-    typer.echo(receipts.text_of(row["statement"], row["key"], row["signature"]))
+    typer.echo(receipts.text_of(results[0]["statement"], results[0]["key"], results[0]["signature"]))
 
 
 @receipt.command(epilog=example("kernel-runner receipt verify receipt.json --keys keys.json"))
@@ -62,9 +63,10 @@ def verify(
         if listed is not None:
             statement, wrong, standing = receipts.check(whole, listed), list[str](), "not looked up"
         else:
-            with snapshot(direct_url(session(context).config)) as database:
-                statement = receipts.check(whole, database.host_keys())
-                wrong, standing = receipts.standing(whole, statement, database.signed_result(statement["job_id"]))
+            with session(context).store() as store:
+                statement = receipts.check(whole, [HostKey(**key) for key in store.all(SHARED["host_keys"])])
+                results = store.all(SHARED["signed_result"], job_id=statement["job_id"])
+            wrong, standing = receipts.standing(whole, statement, results[0] if results else None)
     except ReceiptError as error:
         note(f"kernel-runner: {file}: {one_line(str(error))}")
         raise typer.Exit(ExitCode.NOT_ACCEPTED) from None

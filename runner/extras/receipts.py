@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,6 @@ from runner.base.dates import DateError, read_date
 from runner.base.errors import DataError, ReceiptError
 from runner.base.model import Receipt
 from runner.base.receipts import FORMAT, canonical
-from runner.store.records import HostKey
 
 #: The fields of every statement.
 _FIELDS: Final[Mapping[str, type]] = {
@@ -52,6 +52,20 @@ _COMPARED: Final = (
 #: In hexadecimal.
 _KEY_DIGITS: Final = 64
 _SIGNATURE_DIGITS: Final = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostKey:
+    """A public key of a host, and when it counts."""
+
+    host: str
+    key: str
+    registered_at: datetime
+    #: When the host registered another.
+    replaced_at: datetime | None = None
+    #: Receipts from then on are not to be believed.
+    revoked_from: datetime | None = None
+    revoked_reason: str | None = None
 
 
 def text_of(statement: str, key: str, signature: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from runner.base.errors import NotFoundError
 from runner.base.model import JobState, Mode, Verdict
-from runner.store.clean import clean_text
+from runner.store.clean import clean_text, fit
 from runner.store.connection import Link, Row
 from runner.store.queries import QUERIES
 from runner.store.session import direct_address
@@ -60,6 +60,10 @@ class Base:
         """
         row = self._link.one(QUERIES["board_name"], {"given": clean_text(given)})
         return given if row is None else str(row["name"])
+
+    def _one(self, name: str, /, **values: object) -> Row:
+        """The row of a statement that always returns one."""
+        return expect(self._link.one(QUERIES[name], {key: fit(value) for key, value in values.items()}))
 
     def ping(self) -> None:
         """A round trip to the database."""

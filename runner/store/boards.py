@@ -10,7 +10,7 @@ import psycopg
 
 from runner.base.errors import BoardError, TaskError
 from runner.base.model import NEVER, Demand, Json, TimingAssurance
-from runner.store.base import Base, expect, no_board
+from runner.store.base import Base, no_board
 from runner.store.clean import clean_json, clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
 from runner.store.queries import QUERIES
@@ -139,7 +139,7 @@ class Boards(Base):
             raise BoardError(
                 f"leaderboard {name!r} has {board['submissions']} submissions; force the deletion to lose them"
             )
-        while expect(self._link.one(QUERIES["delete_board"], {"name": name, "force": force}))["left_over"]:
+        while self._one("delete_board", name=name, force=force)["left_over"]:
             pass
 
     def boards(self) -> Sequence[BoardLine]:
@@ -151,7 +151,7 @@ class Boards(Base):
         # Not above: all that the format of tasks loads would be half of the start of a data export.
         from runner.task_format import from_stored, unknown_keys
 
-        if not expect(self._link.one(QUERIES["may_read_tasks"]))["may"]:
+        if not self._one("may_read_tasks")["may"]:
             return None
         broken, unknown = {}, {}
         for record in self._link.all(QUERIES["open_tasks"]):

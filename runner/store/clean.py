@@ -29,6 +29,15 @@ def clean_text(text: str) -> str:
     return _UNFIT.sub(_REPLACEMENT, text)
 
 
+def fit(value: object) -> object:
+    """A parameter as PostgreSQL takes it: its texts cleaned."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [fit(item) for item in value]
+    return value
+
+
 def clean_json(value: object) -> object:
     """The value as plain JSON types, its strings cleaned; a NaN or infinity becomes a string.
 

@@ -9,21 +9,19 @@ from typing import Any
 
 from runner.base.errors import NotFoundError
 from runner.base.model import Artifact, Mode
-from runner.store.base import Base, expect, no_board, text, typed
-from runner.store.clean import clean_text, to_jsonb
+from runner.store.base import Base, no_board, typed
+from runner.store.clean import to_jsonb
 from runner.store.connection import Row, row, rows
 from runner.store.queries import QUERIES
 from runner.store.records import (
     ArtifactLine,
     FinalLine,
     FinalPair,
-    FinalProgress,
     JobView,
     RankingLine,
     RunView,
     StatusLine,
     SubmissionView,
-    SweepProgress,
     ValidationLine,
 )
 
@@ -66,45 +64,22 @@ class Frontend(Base):
         Raises:
             SubmissionError: refused; the message is for its author.
         """
-        parameters = {
-            "leaderboard": text(leaderboard),
-            "user_id": text(user_id),
-            "file_name": text(file_name),
-            "code": code,
-            "mode": text(mode),
-            "gpu_types": None if gpu_types is None else [clean_text(name) for name in gpu_types],
-            "user_name": text(user_name),
-            "priority": priority,
-            "idempotency_key": text(idempotency_key),
-            "start_at": start_at,
-            "expires_at": expires_at,
-            "options": to_jsonb(options),
-        }
-        return int(expect(self._link.one(QUERIES["submit"], parameters))["submission_id"])
-
-    def enqueue(
-        self,
-        submission_id: int,
-        *,
-        mode: str,
-        gpu_types: Sequence[str] | None = None,
-        priority: int = 0,
-        options: Mapping[str, Any] | None = None,
-    ) -> int:
-        """Add jobs to a submission that is stored already; returns how many.
-
-        Raises:
-            SubmissionError: refused, see `submit`.
-            NotFoundError: no such submission.
-        """
-        parameters = {
-            "submission_id": submission_id,
-            "mode": text(mode),
-            "gpu_types": None if gpu_types is None else [clean_text(name) for name in gpu_types],
-            "priority": priority,
-            "options": to_jsonb(options),
-        }
-        return int(expect(self._link.one(QUERIES["enqueue"], parameters))["added"])
+        stored = self._one(
+            "submit",
+            leaderboard=leaderboard,
+            user_id=user_id,
+            file_name=file_name,
+            code=code,
+            mode=mode,
+            gpu_types=None if gpu_types is None else list(gpu_types),
+            user_name=user_name,
+            priority=priority,
+            idempotency_key=idempotency_key,
+            start_at=start_at,
+            expires_at=expires_at,
+            options=to_jsonb(options),
+        )
+        return int(stored["submission_id"])
 
     def cancel(self, submission_id: int, user_id: str | None = None) -> int:
         """Cancel a submission's waiting jobs and ask its running ones to stop; returns how many jobs that were.
@@ -112,8 +87,7 @@ class Frontend(Base):
         Raises:
             NotFoundError: no such submission, or not one of `user_id`.
         """
-        record = self._link.one(QUERIES["cancel"], {"submission_id": submission_id, "user_id": text(user_id)})
-        return int(expect(record)["asked"])
+        return int(self._one("cancel", submission_id=submission_id, user_id=user_id)["asked"])
 
     def submission(self, submission_id: int) -> SubmissionView:
         """Everything about a submission, secret output included.
@@ -164,30 +138,6 @@ class Frontend(Base):
         """What validations said, of a leaderboard, a submission or a sweep; of the task's present version alone."""
         parameters = {"leaderboard": leaderboard, "submission_id": submission_id, "sweep_id": sweep_id}
         return [ValidationLine(**record) for record in self._link.all(QUERIES["validations"], parameters)]
-
-    def validation_progress(self, sweep_id: int) -> SweepProgress:
-        """How far a sweep is.
-
-        Raises:
-            NotFoundError: no such sweep.
-        """
-        record = expect(self._link.one(QUERIES["validation_progress"], {"sweep_id": sweep_id}))
-        if record["status"] is None:
-            raise NotFoundError(f"validation sweep {sweep_id} does not exist")
-        return SweepProgress(**record)
-
-    def final_progress(self, leaderboard: str, gpu_type: str | None = None) -> FinalProgress:
-        """How far the newest final of a leaderboard is.
-
-        Raises:
-            NotFoundError: it never had one.
-        """
-        parameters = {"leaderboard": leaderboard, "gpu_type": gpu_type}
-        record = self._link.one(QUERIES["final_progress"], parameters)
-        if record is None:
-            where = "" if gpu_type is None else f" on {gpu_type}"
-            raise NotFoundError(f"leaderboard {leaderboard!r} had no final{where}")
-        return FinalProgress(**record)
 
     def final_ranking(
         self, leaderboard: str, gpu_type: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runner.base.errors import HostNameTakenError
-from runner.store.base import Base, expect, typed
+from runner.store.base import Base, typed
 from runner.store.clean import to_jsonb
 from runner.store.queries import QUERIES
 from runner.store.records import (
@@ -68,7 +68,7 @@ class Hosts(Base):
         given = [
             dict(zip(keys, (name, vendor, list(aliases), text), strict=True)) for name, vendor, aliases, text in types
         ]
-        refused: list[str] = expect(self._link.one(QUERIES["publish_gpu_types"], {"types": to_jsonb(given)}))["refused"]
+        refused: list[str] = self._one("publish_gpu_types", types=to_jsonb(given))["refused"]
         return refused
 
     def hosts(self) -> Sequence[HostLine]:
@@ -91,4 +91,4 @@ class Hosts(Base):
         again until nothing goes.
         Several daemons may do so at once: while one works, the others get zeros.
         """
-        return Reaped(**expect(self._link.one(QUERIES["reap"], {"keep_s": keep_s, "limit": limit})))
+        return Reaped(**self._one("reap", keep_s=keep_s, limit=limit))

@@ -12,10 +12,10 @@ from typing import Any
 import psycopg
 
 from runner.base.errors import SubmissionError
-from runner.store.base import Base, expect, text, typed
+from runner.store.base import Base, text, typed
 from runner.store.clean import clean_text
 from runner.store.queries import QUERIES
-from runner.store.records import FailedLine, FinalOrder, MatchLine, Selection, ValidationSweep
+from runner.store.records import FailedLine, MatchLine, Selection
 
 
 class Operations(Base):
@@ -39,8 +39,7 @@ class Operations(Base):
             SubmissionError: as `matching`; or the one submission selected cannot be evaluated again.
             NotFoundError: no such submission.
         """
-        parameters = {**_parameters(selection), "reason": text(reason), "priority": priority}
-        return int(expect(self._link.one(QUERIES["rerun"], parameters))["jobs"])
+        return int(self._one("rerun", **_parameters(selection), reason=reason, priority=priority)["jobs"])
 
     def invalidate(self, selection: Selection, *, reason: str) -> int:
         """Take the selected jobs out of the ranking; returns how many jobs that concerned.
@@ -51,78 +50,11 @@ class Operations(Base):
             SubmissionError: as `matching`; or the reason is empty.
             NotFoundError: no such submission.
         """
-        parameters = {**_parameters(selection), "reason": text(reason)}
-        return int(expect(self._link.one(QUERIES["invalidate"], parameters))["jobs"])
+        return int(self._one("invalidate", **_parameters(selection), reason=reason)["jobs"])
 
-    def validate(
-        self, leaderboard: str, gpu_type: str, *, all_users: bool = False, only_missing: bool = False
-    ) -> ValidationSweep:
-        """Have the best submission of each of the ten best users, or of `all_users`, validated by the task's script.
-
-        `only_missing`: those without a result of the task's present version.
-
-        Raises:
-            SubmissionError: no such leaderboard, its task has no validation, or it does not offer the GPU type.
-        """
-        parameters = {
-            "leaderboard": clean_text(leaderboard),
-            "gpu_type": clean_text(gpu_type),
-            "all_users": all_users,
-            "only_missing": only_missing,
-        }
-        return ValidationSweep(**expect(self._link.one(QUERIES["validate"], parameters)))
-
-    def cancel_validations(self, sweep_id: int) -> int:
-        """Cancel what is left of a validation sweep; returns how many jobs that were.
-
-        Raises:
-            NotFoundError: no such sweep.
-        """
-        return int(expect(self._link.one(QUERIES["cancel_validations"], {"sweep_id": sweep_id}))["asked"])
-
-    def final(self, leaderboard: str, gpu_type: str | None, *, top: int, rounds: int, open_board: bool) -> FinalOrder:
-        """Order a final of the `top` best submissions, of `rounds` rounds at most.
-
-        Raises:
-            SubmissionError: no such leaderboard or GPU type, or it cannot be held now; `open_board`: also while the
-                leaderboard is open.
-        """
-        parameters = {
-            "leaderboard": clean_text(leaderboard),
-            "gpu_type": text(gpu_type),
-            "top": top,
-            "rounds": rounds,
-            "open": open_board,
-        }
-        return FinalOrder(**expect(self._link.one(QUERIES["final"], parameters)))
-
-    def cancel_final(self, leaderboard: str, gpu_type: str | None) -> int:
-        """Cancel a leaderboard's final that runs; returns how many jobs that concerned.
-
-        Raises:
-            SubmissionError: there is none.
-        """
-        parameters = {"leaderboard": clean_text(leaderboard), "gpu_type": text(gpu_type)}
-        return int(expect(self._link.one(QUERIES["cancel_final"], parameters))["asked"])
-
-    def set_retry(
-        self,
-        *,
-        max_attempts: int,
-        pause_s: float,
-        pause_max_s: float,
-        max_lost_leases: int,
-        max_unanswered_claims: int,
-    ) -> None:
-        """Set how often jobs are tried again, for the whole queue; `runner.retry` says what each value means."""
-        parameters = {
-            "max_attempts": max_attempts,
-            "pause_s": pause_s,
-            "pause_max_s": pause_max_s,
-            "max_lost_leases": max_lost_leases,
-            "max_unanswered_claims": max_unanswered_claims,
-        }
-        self._link.all(QUERIES["save_retry"], parameters)
+    def set_retry(self, **columns: float) -> None:
+        """Set how often jobs are tried again, for the whole queue: all columns of `runner.retry`."""
+        self._link.all(QUERIES["save_retry"], columns)
 
     def drain(self, host: str, *, reason: str | None = None) -> bool:
         """Let a host finish what runs and claim nothing, until undrained. False: it was draining already.
@@ -130,8 +62,7 @@ class Operations(Base):
         Raises:
             SubmissionError: no such host.
         """
-        record = self._link.one(QUERIES["drain"], {"host": clean_text(host), "reason": text(reason)})
-        return bool(expect(record)["changed"])
+        return bool(self._one("drain", host=host, reason=reason)["changed"])
 
     def undrain(self, host: str) -> bool:
         """Let a host claim again. False: it was not draining.
@@ -139,7 +70,7 @@ class Operations(Base):
         Raises:
             SubmissionError: no such host.
         """
-        return bool(expect(self._link.one(QUERIES["undrain"], {"host": clean_text(host)}))["changed"])
+        return bool(self._one("undrain", host=host)["changed"])
 
     def pause(self, gpu_type: str, *, reason: str) -> bool:
         """Let no host claim jobs of a GPU type, by any of its names; what runs goes on. False: it was paused already.
@@ -147,8 +78,7 @@ class Operations(Base):
         Raises:
             SubmissionError: unknown GPU type, or the reason is empty.
         """
-        parameters = {"gpu_type": clean_text(gpu_type), "reason": text(reason)}
-        return bool(expect(self._link.one(QUERIES["pause"], parameters))["changed"])
+        return bool(self._one("pause", gpu_type=gpu_type, reason=reason)["changed"])
 
     def resume(self, gpu_type: str) -> bool:
         """Let hosts claim jobs of a GPU type again. False: it was not paused.
@@ -156,7 +86,7 @@ class Operations(Base):
         Raises:
             SubmissionError: unknown GPU type.
         """
-        return bool(expect(self._link.one(QUERIES["resume"], {"gpu_type": clean_text(gpu_type)}))["changed"])
+        return bool(self._one("resume", gpu_type=gpu_type)["changed"])
 
     def pause_board(self, leaderboard: str, *, reason: str) -> bool:
         """Let no host claim jobs of a leaderboard; what runs goes on. False: it was paused already.
@@ -164,8 +94,7 @@ class Operations(Base):
         Raises:
             SubmissionError: no such leaderboard, or the reason is empty.
         """
-        parameters = {"leaderboard": clean_text(leaderboard), "reason": text(reason)}
-        return bool(expect(self._link.one(QUERIES["pause_board"], parameters))["changed"])
+        return bool(self._one("pause_board", leaderboard=leaderboard, reason=reason)["changed"])
 
     def resume_board(self, leaderboard: str) -> bool:
         """Let hosts claim jobs of a leaderboard again. False: it was not paused.
@@ -173,9 +102,7 @@ class Operations(Base):
         Raises:
             SubmissionError: no such leaderboard.
         """
-        return bool(
-            expect(self._link.one(QUERIES["resume_board"], {"leaderboard": clean_text(leaderboard)}))["changed"]
-        )
+        return bool(self._one("resume_board", leaderboard=leaderboard)["changed"])
 
     def failed(
         self,
@@ -196,12 +123,11 @@ class Operations(Base):
             SubmissionError: that is no span.
         """
         try:
-            record = self._link.one(QUERIES["moment"], {"span": clean_text(span)})
+            moment: datetime = self._one("moment", span=span)["moment"]
         except psycopg.DataError as error:
             raise SubmissionError(
                 f"{span!r} is no span of time; write for example '2 hours ago' or '3 days ago'"
             ) from error
-        moment: datetime = expect(record)["moment"]
         return moment
 
 

@@ -1,4 +1,6 @@
-"""Every SQL statement the store sends: those of files, and calls of the functions of `schema/functions`.
+"""Every SQL statement the store sends: those of its file, and calls of the functions of `schema/functions`.
+
+Guests have their own, made in the same way.
 
 In a file, a query starts with `-- name: <name>`, followed by at least one comment line with its purpose. Parameters
 are `%(name)s`, so a literal percent sign is written twice.
@@ -7,9 +9,9 @@ are `%(name)s`, so a literal percent sign is written twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 _HEADER = re.compile(r"^-- name: (?P<name>\w+)\n(?:-- .*\n)+(?P<sql>(?:(?!-- name: ).*(?:\n|$))*)", re.MULTILINE)
@@ -51,25 +53,19 @@ def call(signature: str) -> Query:
     return Query(name=name, sql=sql.encode())
 
 
-def statements(*files: str, calls: Sequence[str]) -> Mapping[str, Query]:
-    """The queries of these files of the package, and a call for each signature, under the function's name."""
-    texts = (resources.files("runner.store").joinpath(f"{name}.sql").read_text(encoding="utf-8") for name in files)
-    return {**parse("\n".join(texts)), **{query.name: query for query in map(call, calls)}}
+def statements(module: str, *signatures: str) -> Mapping[str, Query]:
+    """The queries of `queries.sql` beside a module's file, and a call for each signature, under the function's name."""
+    text = Path(module).with_name("queries.sql").read_text(encoding="utf-8")
+    return {**parse(text), **{query.name: query for query in map(call, signatures)}}
 
 
 _CALLS: Final = (
-    "add_webhook(leaderboard text, name text, url text, format text, events text[], secret text)",
-    "approve_login(code text, user_id text, user_name text, existing boolean)",
     "cancel(submission_id bigint, user_id text) AS asked",
-    "cancel_final(leaderboard text, gpu_type text) AS asked",
-    "cancel_validations(sweep_id bigint) AS asked",
     "complete(results jsonb)",
     "complete_waiting(host text, instance text, result jsonb)",
     "delete_board(name text, force boolean) AS left_over",
     "drain(host text, reason text) AS changed",
-    "enqueue(submission_id bigint, mode text, gpu_types text[], priority integer, options jsonb) AS added",
     "fail(id bigint, attempt integer, submission_id integer, slot text, error text, report jsonb)",
-    "final(leaderboard text, gpu_type text, top integer, rounds integer, open boolean)",
     "heartbeat(host text, lease_s float8, ids bigint[], attempts integer[], instance text)",
     (
         "invalidate(submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, "
@@ -80,20 +76,18 @@ _CALLS: Final = (
     "pause(gpu_type text, reason text) AS changed",
     "pause_board(leaderboard text, reason text) AS changed",
     "publish_gpu_types(types jsonb) AS refused",
+    "reclaim()",
     "recover(host text, ids bigint[], attempts integer[], died boolean, instance text)",
     "register(name text, version text, slots jsonb, instance text, gpu_types text[], key text)",
     "release(id bigint, attempt integer, submission_id integer, reason text)",
-    "remove_webhook(name text)",
     (
         "rerun(submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, gpu_types "
         "text[], reason text, priority integer, verdicts text[], cause text) AS jobs"
     ),
     "resume(gpu_type text) AS changed",
     "resume_board(leaderboard text) AS changed",
-    "revoke_login(user_id text) AS revoked",
     "set_demand(name text, timing text, tolerance float8) AS changed",
     "set_open_code(name text, open_code boolean)",
-    "set_token(user_id text, user_name text, digest text)",
     "show_progress(id bigint, attempt integer, progress jsonb) AS held",
     "stopped(id bigint, attempt integer, submission_id integer)",
     (
@@ -101,12 +95,9 @@ _CALLS: Final = (
         "text, priority integer, idempotency_key text, start_at timestamptz, expires_at timestamptz, options jsonb) "
         "AS submission_id"
     ),
-    "test_webhook(name text) AS event_id",
     "undrain(host text) AS changed",
     "unregister(name text, instance text)",
-    "validate(leaderboard text, gpu_type text, all_users boolean, only_missing boolean)",
-    "validation_progress(sweep_id bigint)",
     "validations(leaderboard text, submission_id bigint, sweep_id bigint)",
 )
 #: Every statement of the store, by name.
-QUERIES: Final = statements("queries", calls=_CALLS)
+QUERIES: Final = statements(__file__, *_CALLS)

@@ -117,20 +117,6 @@ class HostRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostKey:
-    """A public key of a host, and when it counts."""
-
-    host: str
-    key: str
-    registered_at: datetime
-    #: When the host registered another.
-    replaced_at: datetime | None = None
-    #: Receipts from then on are not to be believed.
-    revoked_from: datetime | None = None
-    revoked_reason: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class HostLine:
     """A daemon as others see it."""
 
@@ -328,25 +314,6 @@ class MatchLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValidationSweep:
-    """Validations that were ordered together."""
-
-    sweep_id: int
-    contract_version: str
-    jobs: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepProgress:
-    """How far a validation sweep is."""
-
-    #: running, completed or failed.
-    status: str
-    jobs: int
-    finished: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class ValidationLine:
     """What the task's script said of a submission on a GPU type, in its present version."""
 
@@ -361,33 +328,6 @@ class ValidationLine:
     geomean_sync_wall_speedup: float | None
     error: str | None
     checked_at: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinalOrder:
-    """A final that was ordered."""
-
-    final_id: int
-    finalists: int
-    hosts: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinalProgress:
-    """How far a final is."""
-
-    final_id: int
-    gpu_type: str
-    #: running, completed or cancelled.
-    status: str
-    #: At most.
-    rounds: int
-    round: int
-    finalists: int
-    hosts: int
-    evaluations: int
-    ordered_at: datetime
-    ended_at: datetime | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -551,39 +491,3 @@ class BoardView:
     #: Language key -> full text.
     templates: Mapping[str, str] = field(default_factory=dict)
     demand: Demand = field(default_factory=Demand)
-
-
-@dataclass(frozen=True, kw_only=True)
-class UserLine:
-    """A user in a list of logins."""
-
-    user_id: str
-    user_name: str | None
-    #: `waits` (for approval), `valid`, `no login` or `banned`.
-    state: str
-    provider: str | None
-    #: Without a zone, as KernelBot's column has it.
-    created_at: datetime | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class WebhookLine:
-    """A target of webhooks, and how it stands."""
-
-    name: str
-    #: None: it is in the configuration.
-    leaderboard: str | None
-    format: str
-    events: tuple[str, ...]
-    #: None: all public leaderboards, or its own.
-    boards: tuple[str, ...] | None
-    #: `up`, `failing` or `ended`.
-    state: str
-    told_at: datetime | None
-    #: Events that it has not been told yet.
-    waiting: int
-    failing_since: datetime | None
-    reason: str | None
-    retry_at: datetime | None
-    #: Events that it will never be told.
-    given_up: int

@@ -8,15 +8,18 @@ retry.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from runner.store.boards import Boards
 from runner.store.claims import Claiming
+from runner.store.clean import fit
+from runner.store.connection import Row
 from runner.store.frontend import Frontend
 from runner.store.hosts import Hosts
 from runner.store.operations import Operations
+from runner.store.queries import Query
 from runner.store.results import Results
 from runner.store.signals import Signals
-from runner.store.users import Users
-from runner.store.webhooks import Webhooks
 
 
 class QueueStore(Claiming, Results, Signals, Hosts):
@@ -27,5 +30,9 @@ class QueueStore(Claiming, Results, Signals, Hosts):
     """
 
 
-class Store(QueueStore, Frontend, Boards, Operations, Users, Webhooks):
-    """The queue, and the actions of frontends and operators: submissions, leaderboards, reruns, users, webhooks."""
+class Store(QueueStore, Frontend, Boards, Operations):
+    """The queue, and the actions of frontends and operators: submissions, leaderboards, reruns."""
+
+    def all(self, query: Query, /, **values: object) -> Sequence[Row]:
+        """Every row of a statement of a guest."""
+        return self._link.all(query, {name: fit(value) for name, value in values.items()})

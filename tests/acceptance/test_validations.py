@@ -12,6 +12,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.plugins.live import ROOT, LiveRunner, live_runner
+from tests.support import sweeps
 from tests.support.waiting import wait_until
 
 #: Beside the submission, which says how it ends.
@@ -99,7 +100,7 @@ def rank(db: psycopg.Connection[dict[str, Any]], board: str, *ends: str) -> list
 def wait_for(live: LiveRunner, sweep_id: int) -> None:
     """Until a sweep is over."""
     wait_until(
-        lambda: live.store.validation_progress(sweep_id).status == "completed",
+        lambda: sweeps.validation_progress(live.store, sweep_id)["status"] == "completed",
         "the sweep is over",
         explain=lambda: f"the daemon said:\n{live.log}",
     )
@@ -115,11 +116,11 @@ def test_each_end_of_a_script_is_a_result_or_a_sentence_and_changes_no_ranking(l
         ids = rank(db, "validated", *ENDS)
         before = look()
         assert [row["submission_id"] for row in before[0]] == ids
-        sweep = live.store.validate("validated", "CPU", all_users=True)
-        assert (sweep.jobs, sweep.contract_version) == (len(ENDS), "v1")
-        wait_for(live, sweep.sweep_id)
+        sweep = sweeps.validate(live.store, "validated", "CPU", all_users=True)
+        assert (sweep["jobs"], sweep["contract_version"]) == (len(ENDS), "v1")
+        wait_for(live, sweep["sweep_id"])
         assert look() == before
-        found = {line.submission_id: line for line in live.store.validations(sweep_id=sweep.sweep_id)}
+        found = {line.submission_id: line for line in live.store.validations(sweep_id=sweep["sweep_id"])}
         stored = db.execute("SELECT submission_id, result FROM leaderboard.submission_validation").fetchall()
         results = {row["submission_id"]: row["result"] for row in stored}
         attempts = db.execute("SELECT max(attempt) AS most FROM runner.job WHERE sweep_id IS NOT NULL").fetchone()
@@ -145,9 +146,11 @@ def test_words_of_the_process_are_for_operators_where_the_judge_keeps_the_refere
         rank(
             db, "judged", "raise ValueError(open('reference.py').read())", "print(open('reference.py').read()); exit()"
         )
-        sweep = live.store.validate("judged", "CPU")
-        wait_for(live, sweep.sweep_id)
-        jobs = db.execute("SELECT error FROM runner.job WHERE sweep_id = %s ORDER BY id", [sweep.sweep_id]).fetchall()
+        sweep = sweeps.validate(live.store, "judged", "CPU")
+        wait_for(live, sweep["sweep_id"])
+        jobs = db.execute(
+            "SELECT error FROM runner.job WHERE sweep_id = %s ORDER BY id", [sweep["sweep_id"]]
+        ).fetchall()
     lines = live.store.validations(leaderboard="judged")
     assert {line.contract_version for line in lines} == {"2"}
     assert [line.error for line in lines] == [
@@ -167,10 +170,10 @@ def test_a_final_is_evaluated_by_the_daemon_as_secret_runs_are(live: LiveRunner)
             row = db.execute(RANKED, values).fetchone()
             assert row is not None
             ids.append(row["submission_id"])
-        order = live.store.final("final", None, top=10, rounds=8, open_board=True)
-        assert (order.finalists, order.hosts) == (2, 1)
+        order = sweeps.final(live.store, "final", None, top=10, rounds=8, open_board=True)
+        assert (order["finalists"], order["hosts"]) == (2, 1)
         wait_until(
-            lambda: live.store.final_progress("final").status == "completed",
+            lambda: sweeps.final_progress(live.store, "final")["status"] == "completed",
             "the final is over",
             explain=lambda: f"the daemon said:\n{live.log}",
         )

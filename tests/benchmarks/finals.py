@@ -13,6 +13,7 @@ import psycopg
 
 from tests.benchmarks._live import accepted, database
 from tests.plugins.live import ROOT, live_runner
+from tests.support import sweeps
 from tests.support.waiting import wait_until
 
 #: Additions of each kernel.
@@ -42,14 +43,14 @@ def main() -> None:
         for number, units in enumerate(WORK):
             code = KERNEL.format(work=units, number=number).encode()
             accepted(live.wait(live.submit("board", code, mode="leaderboard", user_id=f"user{number}")))
-        live.store.final("board", None, top=len(WORK), rounds=ROUNDS, open_board=True)
+        sweeps.final(live.store, "board", None, top=len(WORK), rounds=ROUNDS, open_board=True)
         wait_until(
-            lambda: live.store.final_progress("board").status != "running",
+            lambda: sweeps.final_progress(live.store, "board")["status"] != "running",
             "the final is over",
             patience_s=7200,
             pause_s=1,
         )
-        rounds = live.store.final_progress("board").round
+        rounds = sweeps.final_progress(live.store, "board")["round"]
         lines, pairs = live.store.final_ranking("board")
         with psycopg.connect(url) as connection:
             logs = [connection.execute(SCORES, [pair.first, pair.second]).fetchone() for pair in pairs]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from runner.store import QueueStore, Store
+from runner.store import QueueStore, Store, schema
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,6 +30,7 @@ LAYERS = {
     "runner.daemon.monitoring": 8,
     "runner.cli": 10,
     "runner.extras": 5,
+    "runner.extras.leaderboard_commands": 11,
     "runner.extras.receipt_commands": 11,
     "runner.extras.stages": 11,
     "runner.extras.discord": 9,
@@ -60,14 +61,15 @@ COMMANDS = (
     "runner/cli/",
     *(f"runner/extras/{guest}/commands.py".replace("trainers.", "trainers/") for guest in GUESTS),
     "runner/extras/data/analysis_commands.py",
+    "runner/extras/leaderboard_commands.py",
     "runner/extras/receipt_commands.py",
     "runner/extras/stages.py",
 )
 
 #: Third-party module -> the only places that may import it.
 CONFINED = {
-    "psycopg": ("runner/store/",),
-    "psycopg_pool": ("runner/store/",),
+    "psycopg": ("runner/store/", "runner/extras/store.py", "runner/extras/data/snapshot.py"),
+    "psycopg_pool": ("runner/store/session.py", "runner/extras/store.py"),
     "pyarrow": ("runner/extras/data/", "runner/extras/trainers/kernelbook/"),
     "transformers": ("runner/extras/trainers/kernelbook/",),
     "dotenv": ("runner/extras/trainers/kernelbook/",),
@@ -426,6 +428,23 @@ def test_sql_stands_in_sql_files() -> None:
     assert found == set()
 
 
+def test_no_sql_of_the_core_names_what_lies_with_guests() -> None:
+    """Nor that of a guest what lies with another one: it uses the core's, its own, and what several guests share."""
+    shared = ROOT / "runner/extras/schema"
+    homes = {path.stem: path.parents[1] for path in schema.paths("tables", "functions", "views")}
+    assert {ROOT / "runner/store/schema", shared} < set(homes.values())
+    wrong = set()
+    for folder in schema.FOLDERS:
+        may = {ROOT / "runner/store/schema", folder, *([] if folder == schema.FOLDERS[0] else [shared])}
+        # What an earlier release had lay elsewhere.
+        for path in (path for path in folder.rglob("*.sql") if path.parent.name != "migrations"):
+            names = re.findall(
+                r"\brunner\.(\w+)", re.sub(r"--.*|COMMENT ON[^;]*;", "", path.read_text(encoding="utf-8"))
+            )
+            wrong |= {f"{relative(path)}: {name}" for name in names if homes.get(name, folder) not in may}
+    assert wrong == set()
+
+
 def test_connections_are_opened_in_one_place() -> None:
     """A connection opened elsewhere has whatever settings a database, a role or the environment gives it."""
     opening = re.compile(
@@ -441,7 +460,7 @@ def test_functions_read_the_same_whatever_a_backslash_means_in_a_session() -> No
     literal = re.compile(r"(?<!\w)([eE]?)('(?:[^']|'')*'(?:\s*\n\s*'(?:[^']|'')*')*)")
     plain = {
         f"{path.name}: {found}"
-        for path in sorted((ROOT / "runner/store/schema/functions").glob("*.sql"))
+        for path in schema.paths("functions")
         for kind, found in literal.findall(re.sub(r"--.*", "", path.read_text(encoding="utf-8")))
         if "\\" in found and not kind
     }

@@ -16,9 +16,8 @@ from runner.base.errors import ConfigError, ReceiptError
 from runner.base.model import JobResult, Mode, Receipt, RunRecord, Verdict
 from runner.base.receipts import Signer, canonical
 from runner.daemon.receipts import signer, with_receipt
-from runner.extras.receipts import check, read
+from runner.extras.receipts import HostKey, check, read
 from runner.extras.receipts import text_of as text_of_parts
-from runner.store.records import HostKey
 from tests.unit.samples import job
 
 OURS, OTHERS = Signer(bytes(32)), Signer(bytes(31) + b"\1")

@@ -10,7 +10,7 @@ from typing import Any, Final
 from runner.extras.data import Progress
 from runner.extras.data.choice import named
 from runner.extras.data.code import INVALID, WITH_NUL, encoding_of, is_blank
-from runner.store.dataset import Oddity, Snapshot, snapshot
+from runner.extras.data.snapshot import Oddity, Scope, Snapshot, snapshot
 
 #: What stops an export, or takes a score out of it.
 FATAL: Final = ("structural", "unusable")
@@ -114,7 +114,7 @@ class _Rows:
     def check(self, boards: Sequence[int], progress: Progress) -> Iterator[Oddity]:
         """Findings about the rows and their code."""
         last: tuple[Any, Any] | None = None
-        for lines in self._database.keys(boards):
+        for lines in self._database.stream("keys", Scope(boards=tuple(boards))):
             for submission_id, runner, problem_name, user_id, code_id, sha256, size in lines:
                 self.rows += 1
                 self.codes.setdefault(code_id, (sha256, size or 0, submission_id, problem_name, user_id))

@@ -11,7 +11,7 @@ from typing import Final
 from runner.base.errors import DataError
 from runner.extras.data import manifest
 from runner.extras.data.people import Exclusions, Identity
-from runner.store.dataset import DataBoard, People
+from runner.extras.data.snapshot import DataBoard, People
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from runner.base.errors import DataError
 from runner.extras.data import Progress
+from runner.extras.data.snapshot import Scope, Snapshot
 from runner.extras.data.tables import CODE, GROUP_BYTES, Writer, groups, table
-from runner.store.dataset import Scope, Snapshot
 
 #: Bytes of code in a part, uncompressed.
 PART_BYTES: Final = 128 * 2**20
@@ -108,7 +108,9 @@ class Codes:
         """
         (folder / "code").mkdir()
         rows: dict[str, int] = {}
-        pending = groups((table(_WANTED, lines) for lines in self._database.codes(scope)), code_bytes=GROUP_BYTES)
+        pending = groups(
+            (table(_WANTED, lines) for lines in self._database.stream("codes", scope)), code_bytes=GROUP_BYTES
+        )
         group = next(pending, None)
         while group is not None or not rows:
             name = part_name(len(rows))

@@ -23,6 +23,7 @@ from runner.extras.data.code import PLAIN, Codes, as_text
 from runner.extras.data.folder import MANIFEST, carry_over, copy_shipped, files_of, replace, sha256_of, staging
 from runner.extras.data.manifest import Manifest
 from runner.extras.data.people import Namer
+from runner.extras.data.snapshot import DataBoard, Moment, People, Scope, Snapshot, queries_sha256, snapshot
 from runner.extras.data.tables import (
     CODE,
     FINALS,
@@ -39,7 +40,6 @@ from runner.extras.data.tables import (
     shown,
     table,
 )
-from runner.store.dataset import DataBoard, Moment, People, Scope, Snapshot, queries_sha256, snapshot
 
 #: What the database says of a row.
 _FROM_DATABASE: Final = pa.schema([field for field in SUBMISSIONS if field.name != "code_encoding"])
@@ -180,7 +180,7 @@ class _Writing:
 
     def _completed(self, flat_file: Writer) -> Iterator[pa.Table]:
         """The rows of submissions.parquet; each is also written to the flat file, with its code."""
-        pieces = (self._named(_FROM_DATABASE, lines) for lines in self._database.submissions(self._scope))
+        pieces = (self._named(_FROM_DATABASE, lines) for lines in self._database.stream("submissions", self._scope))
         for group in groups(pieces, code_bytes=GROUP_BYTES):
             hashes = group.column("code_sha256").to_pylist()
             odd = [self.codes.odd.get(sha256) for sha256 in hashes]
@@ -213,17 +213,17 @@ class _Writing:
     def _read_runs(self) -> Iterator[pa.Table]:
         at = RUNS.get_field_index("host")
         rows = 0
-        for lines in self._database.runs(self._scope):
+        for lines in self._database.stream("runs", self._scope):
             yield table(RUNS, [(*line[:at], self._namer.host(line[at]), *line[at + 1 :]) for line in lines])
             rows += len(lines)
             self._progress("runs", rows, 0)
 
     def _read_receipts(self) -> Iterator[pa.Table]:
-        for lines in self._database.receipts(self._scope):
+        for lines in self._database.stream("receipts", self._scope):
             yield table(RECEIPTS, [(*line[:5], receipts.text_of(*line[5:])) for line in lines])
 
     def _read_finals(self) -> Iterator[pa.Table]:
-        return (self._named(FINALS, lines) for lines in self._database.finals(self._scope))
+        return (self._named(FINALS, lines) for lines in self._database.stream("finals", self._scope))
 
     def describe(
         self, flat: str, moment: Moment, boards: Sequence[DataBoard], people: Sequence[People], options: Options

@@ -30,7 +30,7 @@ from runner.extras.data.tables import (
     content_sha256,
     shown,
 )
-from runner.store.records import HostKey
+from runner.extras.receipts import HostKey
 
 #: What an export has where it was asked for.
 _RECEIPTS: Final = "receipts.parquet"

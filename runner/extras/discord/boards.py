@@ -20,7 +20,7 @@ from runner.extras.discord.errors import Refusal
 from runner.extras.discord.groups import LEADERBOARD
 from runner.extras.discord.text import FILE_BYTES, FILES, OPTIONS, code, cut, file, plain
 from runner.extras.shown import words
-from runner.store.gateway import Row
+from runner.store.connection import Row
 from runner.task_format.directive import with_directive
 from runner.task_format.model import HARNESS, SUBMISSION, Lang
 

@@ -13,7 +13,7 @@ from runner.base.errors import DatabaseUnavailableError
 from runner.extras.discord.answers import answer
 from runner.extras.discord.errors import Refusal
 from runner.extras.discord.text import OPTIONS, cut, plain
-from runner.store.gateway import Row
+from runner.store.connection import Row
 
 if TYPE_CHECKING:
     from runner.extras.discord.client import Client
@@ -26,7 +26,7 @@ _LABEL_CHARS: Final = 100
 
 
 async def board(interaction: discord.Interaction[Client], name: str, *, everything: bool = False) -> Row:
-    """A leaderboard by its name, as `board_by_name` of gateway.sql describes it. `everything`: the user sees all.
+    """A leaderboard by its name, as `board_by_name` of queries.sql describes it. `everything`: the user sees all.
 
     Raises:
         Refusal: there is none, or it is by invitation and this user has none.

@@ -13,7 +13,7 @@ from runner.base.errors import ConfigError, DatabaseUnavailableError, KernelRunn
 from runner.extras.discord.answers import answer
 from runner.extras.discord.errors import sentence
 from runner.extras.discord.following import Follower
-from runner.store.gateway import GatewayStore
+from runner.extras.store import AsyncStore
 
 _log: Final = logs.get_logger("discord.client")
 
@@ -21,7 +21,7 @@ _log: Final = logs.get_logger("discord.client")
 class Client(discord.Client):
     """One connection to Discord and the database. Members and their messages are not read."""
 
-    def __init__(self, config: Config, store: GatewayStore) -> None:
+    def __init__(self, config: Config, store: AsyncStore) -> None:
         # Slash commands bring their user and its roles with them.
         super().__init__(intents=discord.Intents(guilds=True), allowed_mentions=discord.AllowedMentions.none())
         self.config = config

@@ -22,7 +22,7 @@ from runner.base.errors import DatabaseUnavailableError
 from runner.extras.discord import report
 from runner.extras.discord.text import MESSAGE_CHARS, cut, plain
 from runner.extras.shown import reports
-from runner.store.gateway import Row
+from runner.store.connection import Row
 
 if TYPE_CHECKING:
     from runner.extras.discord.client import Client

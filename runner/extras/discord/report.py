@@ -15,7 +15,8 @@ from runner.base import units
 from runner.base.results import number
 from runner.extras.discord.text import FILE_BYTES, FILES, MESSAGE_CHARS, cut, file, plain
 from runner.extras.shown import figures, reports, words
-from runner.store.gateway import GatewayStore, Row
+from runner.extras.store import AsyncStore
+from runner.store.connection import Row
 from runner.store.session import load_json
 
 #: For what is said of files.
@@ -46,7 +47,7 @@ class Ended:
         return bool(self.public_verdicts)
 
 
-async def load(store: GatewayStore, submission_id: int) -> Ended | None:
+async def load(store: AsyncStore, submission_id: int) -> Ended | None:
     """A submission with all that is said of it; None: it is gone.
 
     Raises:
@@ -110,7 +111,7 @@ def full(ended: Ended) -> tuple[str, list[discord.File]]:
     return cut(text), files
 
 
-async def verdict(store: GatewayStore, ended: Ended) -> str:
+async def verdict(store: AsyncStore, ended: Ended) -> str:
     """What everyone may know of a ranked submission: verdict, times, how they were measured, places."""
     name = plain(ended.status["user_name"] or ended.status["user_id"])
     board = ended.submission["leaderboard_name"]

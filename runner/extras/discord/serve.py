@@ -15,15 +15,16 @@ from runner.base.errors import ConfigError, InfrastructureError
 from runner.extras.discord import admin, boards, reading, submitting
 from runner.extras.discord.client import Client
 from runner.extras.discord.groups import ADMIN, LEADERBOARD
+from runner.extras.discord.queries import QUERIES
+from runner.extras.store import AsyncStore
 from runner.store import direct_address
-from runner.store.gateway import GatewayStore
 
 _CONNECTIONS: Final = 8
 #: Modules whose commands are in the groups once they are imported.
 COMMANDS: Final = (admin, boards, reading, submitting)
 
 
-def build(config: Config, store: GatewayStore) -> Client:
+def build(config: Config, store: AsyncStore) -> Client:
     """The client with all its commands, not connected yet."""
     client = Client(config, store)
     client.tree.add_command(LEADERBOARD)
@@ -43,7 +44,7 @@ def serve(config: Config) -> None:
     if not token:
         raise ConfigError("no token: set discord_token_file to a file with the bot's token (docs/discord.md)")
     dsn = direct_address(config.require_database_url(), config.direct_host)
-    store = GatewayStore(dsn, connections=_CONNECTIONS, name="kernel-runner discord")
+    store = AsyncStore(dsn, queries=QUERIES, connections=_CONNECTIONS, name="kernel-runner discord")
     try:
         asyncio.run(_run(build(config, store), token))
     except discord.LoginFailure as error:

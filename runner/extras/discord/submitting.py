@@ -13,7 +13,7 @@ from runner.extras.discord.client import Client
 from runner.extras.discord.errors import Refusal
 from runner.extras.discord.groups import SUBMIT
 from runner.extras.discord.text import plain
-from runner.store.gateway import RefusedError
+from runner.extras.store import RefusedError
 
 #: The longest file that the queue takes.
 SOURCE_BYTES: Final = 1_000_000

@@ -27,7 +27,8 @@ from runner.extras.gateway.context import (
 from runner.extras.gateway.identity import admin
 from runner.extras.gateway.submissions import stored
 from runner.extras.shown import reports
-from runner.store.gateway import RefusedError, Row
+from runner.extras.store import RefusedError
+from runner.store.connection import Row
 
 CATEGORIES: Final = ("test", "leaderboard")
 #: 22 characters.

@@ -25,12 +25,12 @@ from runner.extras.gateway.live import Live
 from runner.extras.gateway.metrics import Metrics
 from runner.extras.gateway.submissions import refusal_of
 from runner.extras.gateway.watcher import Watcher
-from runner.store.gateway import GatewayStore, RefusedError
+from runner.extras.store import AsyncStore, RefusedError
 
 _log = get_logger("gateway")
 
 
-def build(config: Config, store: GatewayStore, *, admin_token: str | None) -> Starlette:
+def build(config: Config, store: AsyncStore, *, admin_token: str | None) -> Starlette:
     """The application of one process; it opens and closes the store."""
     metrics = Metrics()
     live = Live(store)

@@ -19,7 +19,7 @@ from runner.extras.gateway.context import AppState, Refusal, app_state, query_nu
 from runner.extras.gateway.html import HEADERS, ROWS, rows_asked_for, saved_as, show, wants_json
 from runner.extras.gateway.identity import Session
 from runner.extras.shown import figures
-from runner.store.gateway import Row
+from runner.store.connection import Row
 
 #: Bytes of HTML that a description has, and all sources of a page together, and one.
 _DESCRIPTION: Final = 12_000

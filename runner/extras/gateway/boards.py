@@ -20,7 +20,7 @@ from runner.extras.gateway.context import (
     query_number,
 )
 from runner.extras.gateway.identity import User, from_here, optional_user
-from runner.store.gateway import Row
+from runner.store.connection import Row
 from runner.store.session import load_json
 
 _RUNNER: Final = "kernel-runner"

@@ -10,10 +10,10 @@ import typer
 from rich.text import Text
 
 from runner.base.errors import ConfigError, NotFoundError
-from runner.cli import json_output
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.render import make_table
 from runner.cli.safe import one_line, printable
+from runner.extras.gateway.queries import QUERIES
 from runner.extras.optional import missing
 
 _NEEDED = ("starlette", "uvicorn", "jinja2", "markdown_it", "pygments", "python_multipart", "httpx2")
@@ -58,7 +58,7 @@ def approve(
     Ask the person for the code over a channel that proves who asks. It waits for twelve hours.
     """
     with session(context).store() as store:
-        store.approve_login(code, user_id, user_name=name, existing=existing)
+        store.all(QUERIES["approve_login"], code=code, user_id=user_id, user_name=name, existing=existing)
     note(f"user {printable(user_id)} is logged in")
 
 
@@ -70,8 +70,9 @@ def token(context: typer.Context, *, user_id: _User, name: _Name = None) -> None
     X-Popcorn-Cli-Id, or into the login page. Only a digest of it is stored.
     """
     secret = secrets.token_urlsafe(24)
+    digest = f"sha256:{sha256(secret.encode()).hexdigest()}"
     with session(context).store() as store:
-        store.set_token(user_id, user_name=name, digest=f"sha256:{sha256(secret.encode()).hexdigest()}")
+        store.all(QUERIES["set_token"], user_id=user_id, user_name=name, digest=digest)
     typer.echo(f"cli_id: {secret}")
 
 
@@ -84,14 +85,14 @@ def list_users(
     A user `waits` for approval, is `valid`, has `no login`, or is `banned`.
     """
     with session(context).store() as store:
-        users = store.users()
+        users = store.all(QUERIES["users"])
     if as_json:
-        out_json([json_output.record(line) for line in users])
+        out_json(users)
         return
     table = make_table("user", "name", "state", "login by", "since")
     for line in users:
-        since = "" if line.created_at is None else f"{line.created_at:%Y-%m-%d %H:%M}"
-        cells = (line.user_id, line.user_name or "", line.state, line.provider or "", since)
+        since = "" if line["created_at"] is None else f"{line['created_at']:%Y-%m-%d %H:%M}"
+        cells = (line["user_id"], line["user_name"] or "", line["state"], line["provider"] or "", since)
         table.add_row(*(Text(one_line(cell)) for cell in cells))
     out(table)
 
@@ -103,6 +104,6 @@ def revoke(context: typer.Context, *, user_id: _User) -> None:
     Submissions and invitations stay. `user token` lets the user in again.
     """
     with session(context).store() as store:
-        if not store.revoke_login(user_id):
+        if not store.all(QUERIES["revoke_login"], user_id=user_id)[0]["revoked"]:
             raise NotFoundError(f"user {user_id!r} does not exist; `kernel-runner user list` shows those that do")
     note(f"user {printable(user_id)} is logged out")

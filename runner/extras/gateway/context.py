@@ -18,7 +18,7 @@ from starlette.responses import Response
 from runner.base.config import Config
 from runner.extras.gateway.limits import Limits
 from runner.extras.gateway.metrics import Metrics
-from runner.store.gateway import GatewayStore
+from runner.extras.store import AsyncStore
 
 if TYPE_CHECKING:
     from runner.extras.gateway.live import Live
@@ -90,7 +90,7 @@ class AppState:
     """One process of the gateway."""
 
     config: Config
-    store: GatewayStore
+    store: AsyncStore
     limits: Limits
     metrics: Metrics
     watcher: Watcher

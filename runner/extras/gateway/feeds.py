@@ -17,7 +17,7 @@ from runner.base import units
 from runner.extras.gateway.context import AppState, Refusal, app_state, moment
 from runner.extras.gateway.identity import Session
 from runner.extras.gateway.share import address, is_known, public_board, versioned
-from runner.store.gateway import Row
+from runner.store.connection import Row
 
 _ATOM: Final = "http://www.w3.org/2005/Atom"
 _ENTRIES: Final = 50

@@ -13,7 +13,7 @@ from runner.extras.gateway.context import AppState, Refusal, app_state, field_nu
 from runner.extras.gateway.html import go_to, operator_of, require_token
 from runner.extras.gateway.identity import Session
 from runner.extras.gateway.upload import form
-from runner.store.gateway import RefusedError
+from runner.extras.store import RefusedError
 
 
 async def shown(current: AppState, leaderboard: str, gpu_type: str) -> dict[str, Any]:

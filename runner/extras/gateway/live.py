@@ -17,7 +17,8 @@ from typing import Final
 from runner.base.errors import DatabaseUnavailableError
 from runner.extras.gateway import charts
 from runner.extras.gateway.context import MOST
-from runner.store.gateway import GatewayStore, Row
+from runner.extras.store import AsyncStore
+from runner.store.connection import Row
 
 #: Places and records that a state has.
 PLACES: Final = 10
@@ -91,7 +92,7 @@ class View:
 class Live:
     """Makes the states and wakes those who watch."""
 
-    def __init__(self, store: GatewayStore) -> None:
+    def __init__(self, store: AsyncStore) -> None:
         self._store = store
         self._views: dict[Topic, View] = {}
         self._changed: set[int] = set()

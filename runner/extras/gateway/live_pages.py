@@ -19,7 +19,7 @@ from runner.extras.gateway.html import part, show
 from runner.extras.gateway.identity import Session
 from runner.extras.gateway.live import State, Topic
 from runner.extras.gateway.submissions import HEARTBEAT_S, STREAM_S, event
-from runner.store.gateway import Row
+from runner.store.connection import Row
 
 #: Leaderboards of a wall.
 WALL: Final = 12

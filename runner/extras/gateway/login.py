@@ -12,7 +12,7 @@ from starlette.responses import Response
 from runner.extras.gateway.context import Ascii, Refusal, app_state, json_body, problem
 from runner.extras.gateway.identity import address, cli_user, digest
 from runner.extras.gateway.submissions import refusal_of
-from runner.store.gateway import RefusedError
+from runner.extras.store import RefusedError
 
 PROVIDERS: Final = ("discord", "github")
 _TRIES: Final = 5

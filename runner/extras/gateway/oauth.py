@@ -25,7 +25,7 @@ from runner.base.errors import ConfigError
 from runner.extras.gateway import identity
 from runner.extras.gateway.context import AppState, Provider, Refusal, app_state, is_public_https
 from runner.extras.gateway.identity import Session, User
-from runner.store.gateway import RefusedError
+from runner.extras.store import RefusedError
 
 #: What a provider may take for one answer, in seconds, and how long an answer may be.
 _ANSWER_S: Final = 10.0

@@ -20,7 +20,7 @@ from runner.extras.gateway.context import MOST, AppState, Refusal, app_state, pa
 from runner.extras.gateway.html import HEADERS, saved_as, show
 from runner.extras.gateway.identity import Session
 from runner.extras.shown import figures
-from runner.store.gateway import Row
+from runner.store.connection import Row
 
 #: Bytes of HTML of a code, and of a difference.
 _CODE: Final = 40_000

@@ -23,7 +23,8 @@ from runner.extras.gateway.context import app_state
 from runner.extras.gateway.html import operator_of, page, require_token, rows_asked_for, show, static
 from runner.extras.gateway.identity import Session
 from runner.extras.gateway.upload import form
-from runner.store.gateway import RefusedError, Row
+from runner.extras.store import RefusedError
+from runner.store.connection import Row
 
 #: Of a host: its GPU types.
 _TYPES: Final = 8

@@ -17,8 +17,8 @@ from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, p
 from runner.extras.gateway.html import HEADERS, page, saved_as, show
 from runner.extras.gateway.identity import Session, from_here
 from runner.extras.gateway.upload import form
-from runner.store.gateway import Row
-from runner.store.records import HostKey
+from runner.extras.receipts import HostKey
+from runner.store.connection import Row
 
 
 def routes() -> list[Route]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from runner.extras.gateway.context import moment
 from runner.extras.shown.reports import COMPILATION, META, picked, profile_archive
-from runner.store.gateway import Row
+from runner.store.connection import Row
 
 _SYSTEM: Final = ("gpu", "device_count", "cpu", "runtime", "platform", "torch")
 _TOLD: Final = ("test", "benchmark")

@@ -19,8 +19,9 @@ from runner.base.environment import listening_socket
 from runner.base.errors import ConfigError
 from runner.extras.gateway.app import build
 from runner.extras.gateway.context import AppState
+from runner.extras.gateway.queries import QUERIES
+from runner.extras.store import PATIENCE_S, AsyncStore
 from runner.store import direct_address
-from runner.store.gateway import PATIENCE_S, GatewayStore
 
 #: How long open requests may take after SIGTERM: longer than one waits for a database that is away.
 GRACE_S = int(PATIENCE_S) + 2
@@ -89,7 +90,7 @@ def serve(config: Config) -> None:
     logs.configure(config.log_format, config.log_level)
     # It listens, and a pool of its own needs no other.
     dsn = direct_address(config.require_database_url(), config.direct_host)
-    store = GatewayStore(dsn, connections=config.gateway_connections)
+    store = AsyncStore(dsn, queries=QUERIES, connections=config.gateway_connections, name="kernel-runner gateway")
     token = config.gateway_admin_token()
     app = build(config, store, admin_token=token)
     given = listening_socket()

@@ -20,7 +20,7 @@ from runner.extras.gateway import pictures
 from runner.extras.gateway.boards import named, own_name
 from runner.extras.gateway.context import AppState, Refusal, app_state
 from runner.extras.gateway.identity import Session
-from runner.store.gateway import Row
+from runner.store.connection import Row
 
 #: One answer for a leaderboard that is not there and one that is not public.
 NOT_PUBLIC: Final = "There is no public leaderboard of this name"

@@ -33,7 +33,7 @@ from runner.extras.gateway.identity import Session
 from runner.extras.gateway.submissions import HEARTBEAT_S, STREAM_S, cancel_owned, event, owned, store
 from runner.extras.gateway.upload import Upload, form, upload
 from runner.extras.shown import figures, reports, words
-from runner.store.gateway import Row
+from runner.store.connection import Row
 
 #: Bytes of HTML of all cases of a page, of all that was printed, of one output, of one report, and of the code.
 _CASES: Final = 36_000
@@ -140,7 +140,7 @@ async def view(request: Request, session: Session | None) -> Response:
     submission_id = path_number(request, "id")
     submission = await owned(current, submission_id, user.user)
     status = await current.store.one("submission_status", submission_id=submission_id)
-    validated = await current.store.all("validations_of_submission", submission_id=submission_id)
+    validated = await current.store.all("validations", leaderboard=None, submission_id=submission_id, sweep_id=None)
     signed = await current.store.all("receipts_of", submission_id=submission_id)
     opened = await current.store.all("open_lines", ids=[submission_id])
     files: Sequence[Row] = ()

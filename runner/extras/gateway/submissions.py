@@ -31,7 +31,8 @@ from runner.extras.gateway.context import (
 from runner.extras.gateway.identity import User, admin, cli_user, user
 from runner.extras.gateway.upload import Upload, upload
 from runner.extras.shown import reports
-from runner.store.gateway import RefusedError, Row
+from runner.extras.store import RefusedError
+from runner.store.connection import Row
 from runner.store.session import load_json
 
 MODES: Final = ("test", "benchmark", "profile", "leaderboard")

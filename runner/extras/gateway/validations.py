@@ -11,7 +11,7 @@ from starlette.responses import Response
 from runner.extras.gateway.boards import named, own_name
 from runner.extras.gateway.context import AppState, Ascii, app_state
 from runner.extras.gateway.identity import admin
-from runner.store.gateway import Row
+from runner.store.connection import Row
 
 #: How often a request that waits looks at its sweep.
 _LOOK_S: Final = 1.0
@@ -31,7 +31,7 @@ async def order(request: Request) -> Response:
     if not _flag(request, "wait"):
         return Ascii({"status": "accepted", **answer}, 202)
     status = await _end_of(current, request, sweep["sweep_id"])
-    results = await current.store.all("validations_of_sweep", sweep_id=sweep["sweep_id"])
+    results = await current.store.all("validations", leaderboard=None, submission_id=None, sweep_id=sweep["sweep_id"])
     return Ascii({"status": status, **answer, "results": [_result(row) for row in results]})
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.logs import get_logger
 from runner.extras.gateway.metrics import Metrics
-from runner.store.gateway import GatewayStore
+from runner.extras.store import AsyncStore
 from runner.store.session import load_json
 
 _log = get_logger("gateway.watcher")
@@ -25,7 +25,7 @@ _PAUSE_S: Final = 2.0
 class Watcher:
     """Wakes those who follow a submission."""
 
-    def __init__(self, store: GatewayStore, metrics: Metrics, heard: Callable[[Sequence[int]], None]) -> None:
+    def __init__(self, store: AsyncStore, metrics: Metrics, heard: Callable[[Sequence[int]], None]) -> None:
         """`heard`: is told the submissions of each event, and nothing when some may have been missed."""
         self._store = store
         self._metrics = metrics

@@ -13,7 +13,7 @@ from typing import Any, Final
 from runner.base.results import cases, number
 from runner.base.units import duration
 from runner.extras.shown import figures, words
-from runner.store.gateway import Row
+from runner.store.connection import Row
 
 #: Rows of `meta` and `compilation` that clients may have; never a command with paths of a host.
 META: Final = ("stdout", "stderr", "success", "exit_code", "duration")

@@ -14,13 +14,13 @@ from rich.text import Text
 from runner.base import logs, units
 from runner.base.config import BOARD_EVENTS
 from runner.base.errors import ConfigError, SubmissionError
-from runner.cli import json_output
 from runner.cli.app import ExitCode, app, direct_url, example, note, out, out_json, session
 from runner.cli.progress import ProgressLine
 from runner.cli.render import make_table
 from runner.cli.safe import one_line
 from runner.cli.wait import wait_until
 from runner.extras.optional import missing
+from runner.extras.webhooks.queries import QUERIES
 
 webhook = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Webhooks: chats and programs that are told.")
 app.add_typer(webhook, name="webhook")
@@ -54,17 +54,17 @@ def list_webhooks(
     once `webhook run` has begun.
     """
     with session(context).store() as store:
-        lines = store.webhooks()
+        lines = store.all(QUERIES["webhooks"])
     if as_json:
-        out_json([json_output.record(line) for line in lines])
+        out_json(lines)
         return
     table = make_table("name", "format", "of", "state", "last told", "waiting", "given up", "why", "next try")
     for line in lines:
-        since = "" if line.failing_since is None else f" since {units.moment(line.failing_since)}"
+        since = "" if line["failing_since"] is None else f" since {units.moment(line['failing_since'])}"
         cells = (
-            *(line.name, line.format, line.leaderboard or "configuration", line.state + since),
-            *(units.moment(line.told_at), str(line.waiting), str(line.given_up), line.reason or ""),
-            "" if line.state == "ended" else units.moment(line.retry_at),
+            *(line["name"], line["format"], line["leaderboard"] or "configuration", line["state"] + since),
+            *(units.moment(line["told_at"]), str(line["waiting"]), str(line["given_up"]), line["reason"] or ""),
+            "" if line["state"] == "ended" else units.moment(line["retry_at"]),
         )
         table.add_row(*(Text(one_line(cell)) for cell in cells))
     out(table)
@@ -78,15 +78,15 @@ def test(context: typer.Context, name: _Name) -> None:
     again. Needs a `webhook run` that goes on. Exit code 1 if the target fails.
     """
     with session(context).store() as store:
-        event_id = store.test_webhook(name)
+        event_id = store.all(QUERIES["test_webhook"], name=name)[0]["event_id"]
 
         def state() -> tuple[bool, str | None]:
-            waits = store.webhook_waits(event_id)
-            line = next((line for line in store.webhooks() if line.name == name), None)
+            waits = bool(store.all(QUERIES["webhook_waits"], event_id=event_id)[0]["waits"])
+            line = next((line for line in store.all(QUERIES["webhooks"]) if line["name"] == name), None)
             if line is None:
                 raise SubmissionError(f"webhook {name!r} has been removed meanwhile")
             # Before the target has answered, its pause is over.
-            return waits, line.reason if line.state == "ended" or line.retry_at is not None else None
+            return waits, line["reason"] if line["state"] == "ended" or line["retry_at"] is not None else None
 
         with ProgressLine() as progress:
             answer = wait_until(
@@ -123,8 +123,9 @@ def add(
     """
     url = sys.stdin.read().strip()
     secret = None if form != "json" else f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
+    values = {"url": url, "format": form, "events": events or list(BOARD_EVENTS), "secret": secret}
     with session(context).store() as store:
-        store.add_webhook(board, name, url=url, format_name=form, events=events or BOARD_EVENTS, secret=secret)
+        store.all(QUERIES["add_webhook"], leaderboard=board, name=name, **values)
     if secret is not None:
         typer.echo(secret)
     note(f"webhook {name} gets the events of leaderboard {board}")
@@ -137,5 +138,5 @@ def remove(context: typer.Context, name: _Name) -> None:
     Take one of the configuration out there; the next `webhook run` forgets it.
     """
     with session(context).store() as store:
-        store.remove_webhook(name)
+        store.all(QUERIES["remove_webhook"], name=name)
     note(f"webhook {name} is gone")

@@ -21,8 +21,9 @@ import httpx2
 from runner.base.config import Config, WebhookSecret
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.logs import LogRateLimit, get_logger
+from runner.extras.store import AsyncStore
 from runner.extras.webhooks import http, messages
-from runner.store.gateway import GatewayStore
+from runner.extras.webhooks.queries import QUERIES
 
 _log = get_logger("webhooks")
 #: The longest time between two looks at the database: events of it may be lost.
@@ -39,7 +40,7 @@ class Sender:
 
     def __init__(
         self,
-        store: GatewayStore,
+        store: AsyncStore,
         over: httpx2.AsyncClient,
         *,
         secrets: Mapping[str, WebhookSecret],
@@ -173,7 +174,7 @@ async def serve(config: Config, dsn: str) -> None:
         loop.add_signal_handler(number, stop.set)
     secrets = config.webhook_secrets()
     targets = [webhook.model_dump(include={"name", "format", "events", "boards"}) for webhook in config.webhooks]
-    store = GatewayStore(dsn, connections=_CONNECTIONS, name="kernel-runner webhooks")
+    store = AsyncStore(dsn, queries=QUERIES, connections=_CONNECTIONS, name="kernel-runner webhooks")
     await store.open()
     try:
         while not (stop.is_set() or await store.ready()):

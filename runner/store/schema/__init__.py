@@ -1,7 +1,8 @@
 """Schema `runner` as it is now, one file per object; README.md beside this file says how to change it.
 
 `tables` makes a new database, `migrations` bring one to it that an earlier release made. Every `migrate` applies all
-functions and views. The indexes are built while others write, after the migration.
+functions and views. The indexes are built while others write, after the migration. What only guests use lies with them,
+in folders of the same kind, which are found by their place.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from graphlib import TopologicalSorter
-from importlib import resources
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,8 @@ from typing import Final
 BASELINE: Final = "0001_baseline"
 #: Where the numbered migrations are.
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
+#: The core's folder, that of what several guests use, and each guest's own.
+FOLDERS: Final = (Path(__file__).parent, *sorted(Path(__file__).parents[2].glob("extras/**/schema")))
 _COMMENT: Final = re.compile(r"--.*")
 _NAME: Final = re.compile(r"\brunner\.(\w+)")
 
@@ -58,6 +60,11 @@ def indexes() -> Mapping[str, str]:
     return _files("indexes")
 
 
+def paths(*kinds: str) -> Sequence[Path]:
+    """The file of each object of these kinds, such as `tables`, wherever it lies."""
+    return sorted(path for folder in FOLDERS for kind in kinds for path in folder.glob(f"{kind}/*.sql"))
+
+
 def in_order(files: Mapping[str, str]) -> Sequence[str]:
     """The names of the files, each after those that it mentions outside comments; otherwise by name.
 
@@ -84,15 +91,12 @@ def roles_sql() -> str:
 
     For databases where `migrate` may not create roles: an administrator runs it by hand, after `migrate`.
     """
-    return _text("roles")
+    return "\n".join(path.read_text(encoding="utf-8") for folder in FOLDERS for path in folder.glob("roles.sql"))
 
 
 def _text(name: str) -> str:
-    return resources.files(__name__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    return (FOLDERS[0] / f"{name}.sql").read_text(encoding="utf-8")
 
 
-def _files(folder: str) -> Mapping[str, str]:
-    paths = sorted(resources.files(__name__).joinpath(folder).iterdir(), key=lambda path: path.name)
-    return {
-        path.name.removesuffix(".sql"): path.read_text(encoding="utf-8") for path in paths if path.name.endswith(".sql")
-    }
+def _files(kind: str) -> Mapping[str, str]:
+    return {path.stem: path.read_text(encoding="utf-8") for path in paths(kind)}

@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from runner.base.errors import SubmissionError
 from runner.store import Store
 from tests.integration.cli.conftest import Call
-from tests.integration.extras.gateway.conftest import ADMIN, gateway_login
+from tests.integration.extras.gateway.conftest import ADMIN, approve, gateway_login, revoke, set_token, states
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -131,10 +131,10 @@ def test_an_operator_gives_and_takes_logins(database_url: str) -> None:
     """The role is enough: no right on a credential is needed."""
     store = Store(make_conninfo(database_url, options="-c role=runner_operator"), application_name="test")
     try:
-        store.set_token("ada", user_name=None, digest="sha256:" + "0" * 64)
-        assert [line.user_id for line in store.users()] == ["ada"]
-        assert store.revoke_login("ada")
+        set_token(store, "ada", "a token")
+        assert list(states(store)) == ["ada"]
+        assert revoke(store, "ada")
         with pytest.raises(SubmissionError):
-            store.approve_login("00000000", "ada", user_name=None, existing=True)
+            approve(store, "00000000", "ada", existing=True)
     finally:
         store.close()

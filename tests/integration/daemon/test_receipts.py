@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from psycopg.rows import dict_row
 from runner.base.errors import ReceiptError
 from runner.base.model import Job, JobResult, Progress, Receipt
 from runner.extras import receipts
-from runner.store.dataset import snapshot
-from runner.store.records import HostKey
+from runner.extras.queries import SHARED
+from runner.extras.receipts import HostKey
+from runner.store import Store
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import Gate, Rig
 from tests.integration.store.conftest import ranked
@@ -46,8 +48,8 @@ def scored(job: Job, _cancel: threading.Event, _on_progress: Callable[[Progress]
 
 def keys(rig: Rig) -> Sequence[HostKey]:
     """The keys that the database lists."""
-    with snapshot(rig.url) as database:
-        return database.host_keys()
+    with closing(Store(rig.url, application_name="test")) as store:
+        return [HostKey(**key) for key in store.all(SHARED["host_keys"])]
 
 
 def receipt(row: dict[str, Any]) -> Receipt:
@@ -63,8 +65,8 @@ def rows(rig: Rig, submission: int) -> list[dict[str, Any]]:
 def looked_at(rig: Rig, receipt: Receipt) -> tuple[list[str], str]:
     """What the database says of a receipt that its keys confirm."""
     statement = receipts.check(receipt, keys(rig))
-    with snapshot(rig.url) as database:
-        return receipts.standing(receipt, statement, database.signed_result(statement["job_id"]))
+    found = rig.sql(SHARED["signed_result"].sql.decode(), job_id=statement["job_id"])
+    return receipts.standing(receipt, statement, found[0] if found else None)
 
 
 def test_every_ranked_run_has_a_receipt_through_an_outage_and_a_change_of_keys(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ from psycopg.rows import dict_row
 
 from runner.base.model import Job, JobResult, RunRecord, Verdict
 from runner.store import HostRecord, Store
+from runner.store.clean import to_jsonb
+from runner.store.queries import call
 from tests.support.waiting import PATIENCE_S
 
 Db = psycopg.Connection[dict[str, Any]]
@@ -35,6 +37,7 @@ TASK: dict[str, Any] = {
     "multi_gpu": False,
     "libraries": [],
 }
+_ENQUEUE = call("enqueue(submission_id bigint, mode text, gpu_types text[], priority integer, options jsonb) AS added")
 CODE = b"def custom_kernel(data):\n    return data\n"
 
 
@@ -85,6 +88,19 @@ def notes(db: Db) -> list[psycopg.Notify]:
             return heard
         heard.append(note)
     raise AssertionError(f"the last notification never came, these did: {heard}")
+
+
+def enqueue(
+    store: Store,
+    submission_id: int,
+    *,
+    mode: str,
+    gpu_types: list[str] | None = None,
+    options: Mapping[str, int] | None = None,
+) -> int:
+    """Add jobs to a submission, as a frontend does; how many."""
+    values = {"mode": mode, "gpu_types": gpu_types, "priority": 0, "options": to_jsonb(options)}
+    return int(store.all(_ENQUEUE, submission_id=submission_id, **values)[0]["added"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from runner.base.errors import SubmissionError
 from runner.base.model import FinalJob, JobResult, JobState, Verdict
 from tests.integration.store.conftest import Bench, Db, result
 from tests.integration.store.test_validations import UNTOUCHED, rank
+from tests.support import sweeps
 
 HOSTS: Final = ("host-a", "host-b")
 #: Score and lower quartile of real evaluations of one kernel in a final, in seconds, on a machine of two cores: 36 at
@@ -73,8 +74,8 @@ def test_a_clear_order_is_told_as_soon_as_the_rounds_suffice(board: Bench, finis
     ids = rank(board, finish, "a", "b", "c")
     close(db)
     before = untouched(db)
-    order = board.store.final("identity", "cpu", top=10, rounds=25, open_board=False)
-    assert (order.finalists, order.hosts) == (3, 2)
+    order = sweeps.final(board.store, "identity", "cpu", top=10, rounds=25, open_board=False)
+    assert (order["finalists"], order["hosts"]) == (3, 2)
     board.register("host-c")
     assert board.idle(host="host-c")
 
@@ -107,8 +108,8 @@ def test_a_clear_order_is_told_as_soon_as_the_rounds_suffice(board: Bench, finis
     }  # fmt: skip
     (pair,) = (pair for pair in pairs if (pair.first, pair.second) == (1, 2))
     assert (pair.ratio, pair.ratio_low, pair.ratio_high) == pytest.approx((2 / 3, 2 / 3, 2 / 3))
-    progress = board.store.final_progress("identity")
-    assert (progress.status, progress.round, progress.evaluations) == ("completed", 5, 40)
+    progress = sweeps.final_progress(board.store, "identity")
+    assert (progress["status"], progress["round"], progress["evaluations"]) == ("completed", 5, 40)
     assert untouched(db) == before
 
 
@@ -116,7 +117,7 @@ def test_those_who_cannot_be_told_apart_share_a_rank(board: Bench, finish: Calla
     """After all rounds, also where quartiles and mean times differ in order. Who is marked later leaves the order."""
     ids = rank(board, finish, "a", "b", "c", "d")
     close(db)
-    board.store.final("identity", None, top=10, rounds=12, open_board=False)
+    sweeps.final(board.store, "identity", None, top=10, rounds=12, open_board=False)
 
     def score(job: FinalJob, host: str) -> JobResult:
         flips = 1 + 0.5 * ((job.round + (host == "host-a")) % 2 == (job.validates == ids[0]))
@@ -150,7 +151,7 @@ def test_a_finalist_that_does_not_pass_is_out_and_a_fault_of_ours_is_not_its_own
     ids = rank(board, finish, "a", "b", "c")
     close(db)
     db.execute("UPDATE runner.retry SET pause_s = 0, max_attempts = 2")
-    board.store.final("identity", None, top=10, rounds=25, open_board=False)
+    sweeps.final(board.store, "identity", None, top=10, rounds=25, open_board=False)
     first = claim(board, "host-a")
     assert board.store.fail(first, error="no device", report=None, slot="0").state is JobState.QUEUED
     board.look_again()
@@ -183,7 +184,7 @@ def test_a_final_is_cancelled_paused_and_survives_a_deleted_submission(
 ) -> None:
     """A cancelled one publishes nothing, and another may be ordered; users go before."""
     ids = rank(board, finish, "a", "b", "c")
-    board.store.final("identity", None, top=10, rounds=25, open_board=True)
+    sweeps.final(board.store, "identity", None, top=10, rounds=25, open_board=True)
     late = board.submit(user_id="late", mode="test", priority=-999)
     assert board.claim().submission_id == late
     running = claim(board, "host-a")
@@ -193,24 +194,24 @@ def test_a_final_is_cancelled_paused_and_survives_a_deleted_submission(
     assert board.idle()
     board.store.resume_board("identity")
     running = claim(board, "host-a")
-    assert board.store.cancel_final("identity", "CPU") == 2
+    assert sweeps.cancel_final(board.store, "identity", "CPU") == 2
     assert board.idle(host="host-b")
     (held,) = board.store.heartbeat(host="host-a", lease_s=60, held=[(running.id, running.attempt)])
     assert held.cancel_requested
     assert board.store.cancelled(running).state is JobState.CANCELLED
-    assert board.store.final_progress("identity").status == "cancelled"
+    assert sweeps.final_progress(board.store, "identity")["status"] == "cancelled"
     assert board.store.final_ranking("identity") == ([], [])
     with pytest.raises(SubmissionError, match="no final of leaderboard 'identity' runs"):
-        board.store.cancel_final("identity", None)
+        sweeps.cancel_final(board.store, "identity", None)
 
-    board.store.final("identity", None, top=10, rounds=25, open_board=True)
+    sweeps.final(board.store, "identity", None, top=10, rounds=25, open_board=True)
     waiting = db.execute("SELECT validates FROM runner.job WHERE mode = 'final' AND state = 'queued'").fetchall()
     for gone in {row["validates"] for row in waiting}:
         db.execute("SELECT runner.delete_submission(%s)", [gone])
     db.execute("UPDATE runner.sweep SET looked_at = '-infinity', swept_at = '-infinity'")
     board.store.reclaim()
     play(board, lambda job, _: scored(1e-6 * job.validates))
-    assert board.store.final_progress("identity").status == "completed"
+    assert sweeps.final_progress(board.store, "identity")["status"] == "completed"
     assert {line.submission_id for line in board.store.final_ranking("identity")[0]} <= {*ids}
 
 
@@ -231,14 +232,14 @@ def test_what_cannot_be_held_is_refused(
     rank(board, finish, "a", "b")
     arguments = {"leaderboard": "identity", "gpu_type": None, "top": 10, "rounds": 25, "open_board": True, **changes}
     with pytest.raises(SubmissionError, match=sentence):
-        board.store.final(**arguments)
+        sweeps.final(board.store, **arguments)
 
 
 def test_a_host_that_goes_away_holds_no_final_up(board: Bench, finish: Callable[..., None], db: Db) -> None:
     """It is passed over, and goes on in the present round once it is back; while all are away, the final waits."""
     rank(board, finish, "a", "b")
     close(db)
-    board.store.final("identity", "cpu", top=10, rounds=8, open_board=False)
+    sweeps.final(board.store, "identity", "cpu", top=10, rounds=8, open_board=False)
     claim(board, "host-b")
 
     def sweep() -> None:
@@ -284,11 +285,11 @@ def test_a_final_needs_a_live_host_and_is_the_only_one(board: Bench, finish: Cal
     for host in HOSTS:
         board.store.drain(host, reason="off")
     with pytest.raises(SubmissionError, match="no host serves CPU now"):
-        board.store.final("identity", None, **arguments)
+        sweeps.final(board.store, "identity", None, **arguments)
     board.store.undrain("host-a")
-    assert board.store.final("identity", None, **arguments).hosts == 1
+    assert sweeps.final(board.store, "identity", None, **arguments)["hosts"] == 1
     with pytest.raises(SubmissionError, match="a final of leaderboard 'identity' runs on CPU already"):
-        board.store.final("identity", None, **arguments)
+        sweeps.final(board.store, "identity", None, **arguments)
 
 
 @pytest.mark.parametrize("load", ["rest", "busy"])

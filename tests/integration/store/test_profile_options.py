@@ -10,7 +10,7 @@ import pytest
 from runner.base.errors import SubmissionError
 from runner.base.model import ProfileOptions, Verdict
 from runner.store import Selection
-from tests.integration.store.conftest import TASK, Bench, Db, result, run_record
+from tests.integration.store.conftest import TASK, Bench, Db, enqueue, result, run_record
 from tests.support.jobs import of_submission
 
 ALL: dict[str, Any] = {"benchmark": 1, "kernel": "regex:a|b", "kernel_base": "demangled", "launches": 3}
@@ -41,7 +41,7 @@ def test_they_reach_the_daemon_and_a_rerun_has_them(board: Bench) -> None:
     board.store.rerun(Selection(submission_id=1))
     assert of_submission(board.claim("H100")).options == ProfileOptions(**ALL)
     board.submit(gpu_types=["H200"])
-    board.store.enqueue(2, mode="profile", gpu_types=["H100"], options={"benchmark": 0})
+    enqueue(board.store, 2, mode="profile", gpu_types=["H100"], options={"benchmark": 0})
     assert of_submission(board.claim("H100")).options == ProfileOptions(benchmark=0)
     assert of_submission(board.claim("H200")).options == ProfileOptions()
 

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from runner.store import queries
+from runner.extras.queries import SHARED
+from runner.store import Store, queries, schema
 from runner.store.base import text_array
 from tests.integration.store.conftest import TASK, Bench
 
+STORE = Path(queries.__file__).parent
+EXTRAS = STORE.parent / "extras"
 PAGE = Path(__file__).parents[3] / "docs" / "frontends.md"
 
 
 def test_every_query_is_there_and_has_a_use() -> None:
     """No module names a query that is missing, and none in queries.sql is forgotten, nor is a call of a function."""
-    package = Path(queries.__file__).parent
-    users = [*package.glob("*.py"), *package.parent.glob("data/*.py")]
-    code = "".join(path.read_text() for path in users if path.name not in ("queries.py", "gateway.py"))
-    assert set(re.findall(r'\bQUERIES\["(\w+)"\]', code)) == set(queries.QUERIES)
+    code = "".join(path.read_text() for path in STORE.glob("*.py") if path.name != "queries.py")
+    assert set(re.findall(r'\b(?:QUERIES\[|self\._one\()\s*"(\w+)"', code)) == set(queries.QUERIES)
+
+
+@pytest.mark.parametrize("path", sorted(EXTRAS.rglob("queries.py")), ids=lambda path: path.parent.name)
+def test_every_statement_of_a_guest_is_there_and_has_a_use(path: Path) -> None:
+    """Of its own and of those that guests share, which any of them may send."""
+    module = import_module(".".join(path.relative_to(EXTRAS.parents[1]).with_suffix("").parts))
+    own = SHARED if path.parent == EXTRAS else module.QUERIES
+    code = "".join(each.read_text() for each in path.parent.rglob("*.py") if each.name != "queries.py")
+    assert {name for name in own if f'"{name}"' not in code} == set()
+    if own is not SHARED:
+        assert set(re.findall(r'\bstore\.(?:all|one)\(\s*"(\w+)"', code)) <= {*own, *SHARED}
 
 
 def test_a_call_names_its_parameters_and_its_value() -> None:
@@ -35,6 +48,14 @@ def test_names_arrive_as_they_are(db: psycopg.Connection[dict[str, Any]]) -> Non
     names = ["H100", "", "NULL", 'a "b" \\ c', "{d,e}", " f ", "%s"]
     query = "SELECT %s::text[] AS some, %s::text[] AS none"
     assert db.execute(query, (text_array(names), text_array([]))).fetchone() == {"some": names, "none": []}
+
+
+def test_a_guests_texts_arrive_whatever_is_in_them(store: Store) -> None:
+    """PostgreSQL's text has no NUL and no lone surrogate; what is no text arrives as it is."""
+    query = queries.parse(
+        "-- name: a\n-- Purpose.\nSELECT %(a)s::text AS a, %(b)s::text[] AS b, %(c)s::integer AS c\n"
+    )["a"]
+    assert store.all(query, a="x\0", b=["\ud800", "y"], c=7) == [{"a": "x\ufffd", "b": ["\ufffd", "y"], "c": 7}]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +105,6 @@ def test_the_statements_in_the_readme_work(bench: Bench, db: psycopg.Connection[
 
 def test_the_frontend_page_lists_every_error_the_functions_raise() -> None:
     """The table of SQLSTATEs and the SQL agree."""
-    files = Path(queries.__file__).parent.joinpath("schema", "functions").glob("*.sql")
-    sql = "".join(path.read_text() for path in files)
+    sql = "".join(path.read_text() for path in schema.paths("functions"))
     raised = set(re.findall(r"'(KR\d{3})'", sql))
     assert raised == set(re.findall(r"^\| (KR\d{3}) \|", PAGE.read_text(), re.MULTILINE))

@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 
 from runner.base.errors import NotFoundError, SubmissionError
 from runner.store import Store
-from tests.integration.store.conftest import CODE, Bench, Db, count, notes, one, together
+from tests.integration.store.conftest import CODE, Bench, Db, count, enqueue, notes, one, together
 
 
 def test_a_submission_is_stored_as_kernelbot_stores_it(bench: Bench, db: Db) -> None:
@@ -294,20 +294,20 @@ def test_enqueue_adds_jobs_to_a_row_kernelbot_made(bench: Bench, db: Db) -> None
     db.execute(
         "INSERT INTO leaderboard.submission_job_status (submission_id, status) VALUES (%s, 'initial')", (stored["id"],)
     )
-    assert bench.store.enqueue(stored["id"], mode="leaderboard", gpu_types=["CPU"]) == 2
+    assert enqueue(bench.store, stored["id"], mode="leaderboard", gpu_types=["CPU"]) == 2
     assert one(db, "SELECT status FROM leaderboard.submission_job_status")["status"] == "pending"
     assert one(db, "SELECT mode_category FROM leaderboard.submission")["mode_category"] == "leaderboard"
     with pytest.raises(SubmissionError, match="already waits"):
-        bench.store.enqueue(stored["id"], mode="leaderboard", gpu_types=["CPU"])
+        enqueue(bench.store, stored["id"], mode="leaderboard", gpu_types=["CPU"])
     with pytest.raises(SubmissionError, match="unknown mode"):
-        bench.store.enqueue(stored["id"], mode="fast")
+        enqueue(bench.store, stored["id"], mode="fast")
     with pytest.raises(SubmissionError, match="not offered"):
-        bench.store.enqueue(stored["id"], mode="test", gpu_types=["H100"])
+        enqueue(bench.store, stored["id"], mode="test", gpu_types=["H100"])
     db.execute("UPDATE leaderboard.submission SET done = true")
     with pytest.raises(SubmissionError, match="is finished"):
-        bench.store.enqueue(stored["id"], mode="test")
+        enqueue(bench.store, stored["id"], mode="test")
     with pytest.raises(NotFoundError, match="submission 99 does not exist"):
-        bench.store.enqueue(99, mode="test")
+        enqueue(bench.store, 99, mode="test")
 
 
 def test_submitting_wakes_the_queue_once(bench: Bench, db: Db) -> None:
@@ -417,12 +417,12 @@ def test_enqueue_keeps_the_cap_on_open_jobs(bench: Bench, db: Db) -> None:
     first, second = (bench.submit(gpu_types=["A100"]) for _ in range(2))
     db.execute("SELECT runner.set_open_jobs('identity', 4)")
     with pytest.raises(SubmissionError, match="2 of 4 jobs that may be open on leaderboard 'identity' are"):
-        bench.store.enqueue(first, mode="leaderboard", gpu_types=["A100", "H100"])
+        enqueue(bench.store, first, mode="leaderboard", gpu_types=["A100", "H100"])
 
-    def enqueue(store: Store, index: int) -> int:
-        return store.enqueue((first, second)[index], mode="leaderboard", gpu_types=["A100"])
+    def add(store: Store, index: int) -> int:
+        return enqueue(store, (first, second)[index], mode="leaderboard", gpu_types=["A100"])
 
-    outcomes = together(2, bench, enqueue)
+    outcomes = together(2, bench, add)
     assert sorted(map(str, map(type, outcomes))) == sorted(map(str, (int, SubmissionError)))
     assert one(db, "SELECT count(*) FROM runner.job")["count"] == 4
 
@@ -432,11 +432,11 @@ def test_a_ranked_job_that_is_added_to_a_test_submission_counts_as_ranked(bench:
     board_id = bench.board()
     db.execute("INSERT INTO leaderboard.rate_limit VALUES (DEFAULT, %s, 'leaderboard', 1)", (board_id,))
     first, second = bench.submit(), bench.submit()
-    assert bench.store.enqueue(first, mode="benchmark") == 1
-    assert bench.store.enqueue(first, mode="leaderboard") == 2
+    assert enqueue(bench.store, first, mode="benchmark") == 1
+    assert enqueue(bench.store, first, mode="leaderboard") == 2
     full = "1 of 1 leaderboard submissions an hour"
     with pytest.raises(SubmissionError, match=full):
-        bench.store.enqueue(second, mode="leaderboard")
+        enqueue(bench.store, second, mode="leaderboard")
     with pytest.raises(SubmissionError, match=full):
         bench.submit(mode="leaderboard")
     found = db.execute("SELECT mode_category FROM leaderboard.submission ORDER BY id").fetchall()
@@ -449,7 +449,7 @@ def test_a_row_that_was_stored_before_the_deadline_is_queued_after_it(bench: Ben
     submission_id = bench.submit()
     db.execute("DELETE FROM runner.job")
     db.execute("UPDATE leaderboard.leaderboard SET deadline = now()")
-    assert bench.store.enqueue(submission_id, mode="test") == 1
+    assert enqueue(bench.store, submission_id, mode="test") == 1
 
 
 def test_a_start_time_is_kept(bench: Bench, db: Db) -> None:

@@ -17,6 +17,7 @@ from runner.store.migrate import migrate
 from runner.store.queries import QUERIES
 from runner.store.results import _result
 from tests.integration.store.conftest import TASK, Bench, Db, result
+from tests.support import sweeps
 from tests.support.waiting import PATIENCE_S, wait_until
 
 VALIDATION = {"version": "v1", "source": "print()"}
@@ -85,20 +86,23 @@ def test_the_best_of_the_ten_best_users_are_chosen_or_of_all_or_those_without_a_
     """Not a user's slower ones, nor one whose validation is open. A new version of the script has no results."""
     ids = rank(board, finish, *(f"u{number:02}" for number in range(12)))
     rank(board, finish, *["u00"] * 2)
-    first = board.store.validate("identity", "cpu")
-    assert (first.contract_version, first.jobs, chosen(db, first.sweep_id)) == ("v1", 10, ids[:10])
-    assert chosen(db, board.store.validate("identity", "CPU", all_users=True).sweep_id) == ids[10:]
-    nobody = board.store.validate("identity", "CPU", all_users=True)
-    assert (nobody.jobs, board.store.validation_progress(nobody.sweep_id).status) == (0, "completed")
+    first = sweeps.validate(board.store, "identity", "cpu")
+    assert (first["contract_version"], first["jobs"], chosen(db, first["sweep_id"])) == ("v1", 10, ids[:10])
+    assert chosen(db, sweeps.validate(board.store, "identity", "CPU", all_users=True)["sweep_id"]) == ids[10:]
+    nobody = sweeps.validate(board.store, "identity", "CPU", all_users=True)
+    assert (nobody["jobs"], sweeps.validation_progress(board.store, nobody["sweep_id"])["status"]) == (0, "completed")
 
     for _ in range(12):
         board.store.complete(claim(board), said())
     db.execute("DELETE FROM leaderboard.submission_validation WHERE submission_id = %s", [ids[11]])
-    assert chosen(db, board.store.validate("identity", "CPU", only_missing=True).sweep_id) == []
-    assert chosen(db, board.store.validate("identity", "CPU", all_users=True, only_missing=True).sweep_id) == ids[11:]
+    assert chosen(db, sweeps.validate(board.store, "identity", "CPU", only_missing=True)["sweep_id"]) == []
+    assert (
+        chosen(db, sweeps.validate(board.store, "identity", "CPU", all_users=True, only_missing=True)["sweep_id"])
+        == ids[11:]
+    )
     db.execute("UPDATE leaderboard.leaderboard SET task = jsonb_set(task, '{validation,version}', '\"v2\"')")
     assert board.store.validations(leaderboard="identity") == []
-    assert chosen(db, board.store.validate("identity", "CPU", only_missing=True).sweep_id) == ids[:10]
+    assert chosen(db, sweeps.validate(board.store, "identity", "CPU", only_missing=True)["sweep_id"]) == ids[:10]
 
 
 def test_what_a_validation_says_is_written_and_changes_nothing_else(
@@ -107,8 +111,8 @@ def test_what_a_validation_says_is_written_and_changes_nothing_else(
     """One completes, one fails, one ends through no fault of its own. No row but theirs differs before and after."""
     ids = rank(board, finish, "a", "b", "c")
     before = [db.execute(query.encode()).fetchall() for query in UNTOUCHED]
-    sweep = board.store.validate("identity", "CPU")
-    assert board.store.validation_progress(sweep.sweep_id).status == "running"
+    sweep = sweeps.validate(board.store, "identity", "CPU")
+    assert sweeps.validation_progress(board.store, sweep["sweep_id"])["status"] == "running"
 
     board.store.complete(claim(board), said(2, 3))
     board.store.complete(claim(board), result(Verdict.RUNTIME_ERROR, report={"validation": {"contract_version": "v1"}}))
@@ -128,10 +132,10 @@ def test_what_a_validation_says_is_written_and_changes_nothing_else(
     assert found[ids[0]]["result"] == {"results": [{"n": 1}]}
     assert found[ids[1]]["error"] == "because runtime_error"
     assert "no device" in found[ids[2]]["error"]
-    progress = board.store.validation_progress(sweep.sweep_id)
-    assert (progress.status, progress.jobs, progress.finished) == ("completed", 3, 3)
+    progress = sweeps.validation_progress(board.store, sweep["sweep_id"])
+    assert (progress["status"], progress["jobs"], progress["finished"]) == ("completed", 3, 3)
     # A fault of ours is no result that is there.
-    assert chosen(db, board.store.validate("identity", "CPU", only_missing=True).sweep_id) == ids[2:]
+    assert chosen(db, sweeps.validate(board.store, "identity", "CPU", only_missing=True)["sweep_id"]) == ids[2:]
     assert [db.execute(query.encode()).fetchall() for query in UNTOUCHED] == before
 
 
@@ -142,7 +146,7 @@ def test_a_later_result_takes_the_place_of_an_earlier_one_but_a_fault_of_ours_do
     rank(board, finish, "a")
     db.execute("UPDATE runner.retry SET max_attempts = 1")
     for outcome in (said(1, 3), said(2, 3), None, said(3, 3, contract_version="v2")):
-        board.store.validate("identity", "CPU")
+        sweeps.validate(board.store, "identity", "CPU")
         job = claim(board)
         if outcome is None:
             board.store.fail(job, error="no device", report=None, slot="0")
@@ -155,7 +159,7 @@ def test_a_later_result_takes_the_place_of_an_earlier_one_but_a_fault_of_ours_do
 def test_users_go_before_a_sweep_and_two_of_it_run_at_a_time(board: Bench, finish: Callable[..., None]) -> None:
     """Whatever waits of anybody is claimed first, and a slot stays free for those who come while a sweep runs."""
     rank(board, finish, "a", "b", "c", "d")
-    board.store.validate("identity", "CPU")
+    sweeps.validate(board.store, "identity", "CPU")
     late = board.submit(user_id="late", mode="test", priority=-999)
     assert board.claim().submission_id == late
     first, second = claim(board), claim(board)
@@ -171,7 +175,7 @@ def test_users_go_before_a_sweep_and_two_of_it_run_at_a_time(board: Bench, finis
 def test_a_paused_leaderboard_holds_its_sweep_back(board: Bench, finish: Callable[..., None]) -> None:
     """Before and after it was ordered, and one that comes back; a resumed one goes on with two."""
     rank(board, finish, "a", "b", "c")
-    board.store.validate("identity", "CPU")
+    sweeps.validate(board.store, "identity", "CPU")
     running = claim(board)
     board.store.pause_board("identity", reason="look")
     board.store.release(running, reason="draining")
@@ -187,7 +191,7 @@ def test_of_two_that_end_together_the_second_completes_the_sweep(
 ) -> None:
     """It waits until the first is committed, and then sees that none is left."""
     rank(board, finish, "a", "b")
-    sweep = board.store.validate("identity", "CPU")
+    sweep = sweeps.validate(board.store, "identity", "CPU")
     first, second = claim(board), claim(board)
     other = board.other()
     with psycopg.connect(database_url, autocommit=True) as watch, ThreadPoolExecutor(1) as thread:
@@ -195,12 +199,12 @@ def test_of_two_that_end_together_the_second_completes_the_sweep(
             connection.execute(QUERIES["complete"].sql, {"results": to_jsonb([_result(first, said())])})
             late = thread.submit(other.complete, second, said())
             wait_until(lambda: watch.execute(WAITS).fetchone() == (1,), "the second one waits")
-            assert board.store.validation_progress(sweep.sweep_id).finished == 0
+            assert sweeps.validation_progress(board.store, sweep["sweep_id"])["finished"] == 0
         late.result(PATIENCE_S)
     other.close()
-    progress = board.store.validation_progress(sweep.sweep_id)
-    assert (progress.status, progress.finished) == ("completed", 2)
-    assert len(board.store.validations(sweep_id=sweep.sweep_id)) == 2
+    progress = sweeps.validation_progress(board.store, sweep["sweep_id"])
+    assert (progress["status"], progress["finished"]) == ("completed", 2)
+    assert len(board.store.validations(sweep_id=sweep["sweep_id"])) == 2
 
 
 def test_a_deleted_submission_takes_its_validation_along(
@@ -208,14 +212,14 @@ def test_a_deleted_submission_takes_its_validation_along(
 ) -> None:
     """KernelBot's own statement too. The sweep ends all the same, also without any job, and a late result is stale."""
     ids = rank(board, finish, "a", "b")
-    sweep = board.store.validate("identity", "CPU")
+    sweep = sweeps.validate(board.store, "identity", "CPU")
     board.store.complete(claim(board), said())
     last = claim(board)
     for gone, left in ((ids[1], ids[:1]), (ids[0], [])):
         with psycopg.connect(database_url) as kernelbot:
             kernelbot.execute("DELETE FROM leaderboard.runs WHERE submission_id = %s", [gone])
             kernelbot.execute("DELETE FROM leaderboard.submission WHERE id = %s", [gone])
-        assert board.store.validation_progress(sweep.sweep_id).status == "completed"
+        assert sweeps.validation_progress(board.store, sweep["sweep_id"])["status"] == "completed"
         assert [row["submission_id"] for row in db.execute(RESULTS)] == left
     with pytest.raises(StaleAttemptError):
         board.store.complete(last, said())
@@ -231,22 +235,22 @@ def test_a_deleted_submission_takes_its_validation_along(
 def test_a_cancelled_sweep_stops_and_keeps_its_results(board: Bench, finish: Callable[..., None], db: Db) -> None:
     """What waits ends, what runs is asked to stop, and whoever was left out may be ordered again."""
     ids = rank(board, finish, "a", "b", "c")
-    sweep = board.store.validate("identity", "CPU")
+    sweep = sweeps.validate(board.store, "identity", "CPU")
     board.store.complete(claim(board), said())
     running = claim(board)
-    assert board.store.cancel_validations(sweep.sweep_id) == 2
+    assert sweeps.cancel_validations(board.store, sweep["sweep_id"]) == 2
     assert board.idle()
     (held,) = board.store.heartbeat(host="host-a", lease_s=60, held=[(running.id, running.attempt)])
     assert (held.ours, held.cancel_requested) == (True, True)
     assert board.store.cancelled(running).state is JobState.CANCELLED
     (row,) = db.execute("SELECT status, error FROM leaderboard.validation_sweep").fetchall()
     assert row == {"status": "failed", "error": "cancelled"}
-    assert board.store.validation_progress(sweep.sweep_id).status == "failed"
-    assert board.store.cancel_validations(sweep.sweep_id) == 0
-    assert [line.submission_id for line in board.store.validations(sweep_id=sweep.sweep_id)] == ids[:1]
-    assert chosen(db, board.store.validate("identity", "CPU", only_missing=True).sweep_id) == ids[1:]
+    assert sweeps.validation_progress(board.store, sweep["sweep_id"])["status"] == "failed"
+    assert sweeps.cancel_validations(board.store, sweep["sweep_id"]) == 0
+    assert [line.submission_id for line in board.store.validations(sweep_id=sweep["sweep_id"])] == ids[:1]
+    assert chosen(db, sweeps.validate(board.store, "identity", "CPU", only_missing=True)["sweep_id"]) == ids[1:]
     with pytest.raises(NotFoundError, match="validation sweep 99 does not exist"):
-        board.store.cancel_validations(99)
+        sweeps.cancel_validations(board.store, 99)
 
 
 def test_what_cannot_be_validated_is_refused(board: Bench, db: Db) -> None:
@@ -260,13 +264,12 @@ def test_what_cannot_be_validated_is_refused(board: Bench, db: Db) -> None:
         ("identity", "H100", "GPU type 'H100' is not offered"),
     ):
         with pytest.raises(SubmissionError, match=sentence):
-            board.store.validate(name, gpu)
+            sweeps.validate(board.store, name, gpu)
     db.execute("DROP TABLE leaderboard.validation_sweep, leaderboard.submission_validation")
     with pytest.raises(SubmissionError, match="this database has no tables for validations"):
-        board.store.validate("identity", "CPU")
+        sweeps.validate(board.store, "identity", "CPU")
     assert board.store.validations(leaderboard="identity") == []
-    with pytest.raises(NotFoundError, match="validation sweep 1 does not exist"):
-        board.store.validation_progress(1)
+    assert sweeps.validation_progress(board.store, 1)["status"] is None
     db.execute("UPDATE runner.sweep SET swept_at = '-infinity'")
     assert board.store.reclaim() == []
 

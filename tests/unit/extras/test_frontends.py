@@ -17,6 +17,7 @@ from runner.extras.gateway import app, pages
 from runner.extras.mcp.gateway import Gateway
 from runner.extras.mcp.server import build
 from runner.extras.trainers.client import Client
+from runner.store import schema
 from tests.unit.cli import reference
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -77,9 +78,8 @@ def commands_of_discord() -> tuple[set[str], set[str]]:
 
 def sql() -> Iterator[str]:
     """Functions, views and tables."""
-    schema = ROOT / "runner/store/schema"
-    yield from (f"runner.{path.stem}" for folder in ("functions", "views") for path in (schema / folder).glob("*.sql"))
-    for path in (schema / "leaderboard.sql", *sorted((schema / "tables").glob("*.sql"))):
+    yield from (f"runner.{path.stem}" for path in schema.paths("functions", "views"))
+    for path in (ROOT / "runner/store/schema/leaderboard.sql", *schema.paths("tables")):
         yield from re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+\.\w+)", path.read_text(encoding="utf-8"))
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from runner.store import schema
 
-STORE = Path(schema.__file__).parents[1]
+ROOT = Path(schema.__file__).parents[3]
 MADE = re.compile(r"^CREATE (?:OR REPLACE )?(FUNCTION|VIEW|TABLE|TYPE|SEQUENCE) (?:runner\.)?(\w+)", re.MULTILINE)
-INDEXES = sorted((STORE / "schema" / "indexes").glob("*.sql"))
-TABLES = sorted((STORE / "schema" / "tables").glob("*.sql"))
-FILES = sorted(path for folder in ("functions", "views") for path in (STORE / "schema" / folder).glob("*.sql"))
+INDEXES = schema.paths("indexes")
+TABLES = schema.paths("tables")
+FILES = schema.paths("functions", "views")
 
 
 def test_no_object_is_made_in_two_places() -> None:
@@ -60,7 +60,11 @@ def test_the_file_of_an_index_builds_it_while_others_write(path: Path) -> None:
 
 
 def test_every_file_is_applied_once() -> None:
-    """None is forgotten, whatever folder it lies in."""
+    """None is forgotten, whatever folder it lies in: of the core, of a guest, or of what guests share."""
+    folders = ("tables", "functions", "views", "indexes")
+    assert sorted((*TABLES, *FILES, *INDEXES)) == sorted(
+        path for path in (ROOT / "runner").rglob("*.sql") if path.parent.name in folders
+    )
     assert sorted(schema.objects()) == sorted(path.read_text(encoding="utf-8") for path in FILES)
     assert sorted(schema.tables()) == sorted(path.read_text(encoding="utf-8") for path in TABLES)
 
@@ -82,9 +86,8 @@ def test_what_others_are_made_from_comes_first() -> None:
 
 def test_a_jobs_state_is_written_where_its_comment_says() -> None:
     """By these functions alone: each change of it is guarded there."""
-    table = (STORE / "schema" / "tables" / "job.sql").read_text(encoding="utf-8")
+    table = (ROOT / "runner/store/schema/tables/job.sql").read_text(encoding="utf-8")
     (named,) = re.findall(r"COMMENT ON COLUMN runner\.job\.state IS\s+'Written by ([^']*) alone", table)
     writes = re.compile(r"UPDATE runner\.job\b[^;]*?\bSET\b(?:(?!\bWHERE\b|\bFROM\b)[^;])*?\bstate\s*=", re.DOTALL)
-    functions = (STORE / "schema" / "functions").glob("*.sql")
-    writers = {path.stem for path in functions if writes.search(path.read_text(encoding="utf-8"))}
+    writers = {path.stem for path in schema.paths("functions") if writes.search(path.read_text(encoding="utf-8"))}
     assert writers == set(re.split(", | and ", named))

@@ -18,8 +18,8 @@ from runner.cli.installation import DATABASE_URL, shipped
 from runner.daemon.loop import ABORT_S, JOIN_S
 from runner.daemon.monitoring.watchdog import STEP_LIMIT_S
 from runner.extras.gateway.server import GRACE_S
+from runner.extras.store import PATIENCE_S
 from runner.extras.webhooks.http import TOTAL_S
-from runner.store.gateway import PATIENCE_S
 from sandbox.host.engine import SLICE
 
 FOLDER = Path(__file__).resolve().parents[3] / "systemd"

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Final, NoReturn, Self, SupportsIndex
 
 from runner.base.errors import DatabaseUnavailableError, SubmissionError
+from runner.extras.store import AsyncStore, RefusedError
 from runner.extras.trainers.client.home import Home
 from runner.extras.trainers.client.items import (
     EvaluationFaultError,
@@ -27,7 +28,7 @@ from runner.extras.trainers.client.items import (
     scope_of,
     stored_key,
 )
-from runner.store.gateway import GatewayStore, RefusedError
+from runner.extras.trainers.client.queries import QUERIES
 
 #: How long an outage of the database is waited out before a caller hears of it.
 PATIENCE_S: Final = 300.0
@@ -99,7 +100,9 @@ class AsyncClient:
         }
         self._portion = min(outstanding, max(group_size, outstanding // 4))
         self._outstanding = outstanding
-        self._store = GatewayStore(dsn, connections=2, name="kernel-runner client", patience_s=patience_s)
+        self._store = AsyncStore(
+            dsn, queries=QUERIES, connections=2, name="kernel-runner client", patience_s=patience_s
+        )
         #: Items that are submitted and have no result here, with all who wait for each.
         self._waiting: dict[str, list[asyncio.Future[Result]]] = {}
         #: Those of them that another batch has.

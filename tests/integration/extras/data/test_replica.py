@@ -17,9 +17,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from runner.base.errors import DatabaseUnavailableError
 from runner.extras.data.choice import Options
 from runner.extras.data.export import export
+from runner.extras.data.snapshot import People, Scope, Snapshot
 from runner.extras.data.verify import verify
 from runner.store import migrate
-from runner.store.dataset import People, Scope, Snapshot
 from tests.integration.extras.data.conftest import Filler, exported, no_progress
 from tests.integration.extras.data.test_export import content
 from tests.plugins.postgres import embedded_server

@@ -9,8 +9,9 @@ import pytest
 
 from runner.base.config import Config
 from runner.extras.discord.client import Client
+from runner.extras.discord.queries import QUERIES
 from runner.extras.discord.serve import build
-from runner.store.gateway import GatewayStore
+from runner.extras.store import AsyncStore
 from tests.integration.extras.discord.simulation import Server
 from tests.integration.extras.gateway.conftest import login_of
 from tests.integration.store.conftest import bench, db, finish, store
@@ -32,7 +33,7 @@ def make_client(database_url: str, tmp_path: Path) -> Callable[..., Client]:
         url = login_of(database_url, "runner_test_discord", "runner_discord")
         config = Config(database_url=url, state_dir=tmp_path, discord_publish_url_file=secret)
         # By default however long a busy machine takes to give the database back.
-        return build(config, GatewayStore(url, connections=4, patience_s=patience_s))
+        return build(config, AsyncStore(url, queries=QUERIES, connections=4, name="test", patience_s=patience_s))
 
     return make
 

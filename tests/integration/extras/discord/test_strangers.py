@@ -12,7 +12,8 @@ import pytest
 from runner.base.errors import ConfigError
 from runner.extras.discord import following
 from runner.extras.discord.client import Client
-from runner.store.gateway import GatewayStore
+from runner.extras.discord.queries import QUERIES
+from runner.extras.store import AsyncStore
 from tests.integration.extras.discord.conftest import ADMIN, CREATOR
 from tests.integration.extras.discord.simulation import Member, Server, ended
 from tests.integration.extras.gateway.conftest import login_of
@@ -65,8 +66,12 @@ async def test_a_login_without_the_role_is_told_at_the_start(
 ) -> None:
     """Not by a defect at each command."""
     client = make_client()
-    client.store = GatewayStore(
-        login_of(database_url, "runner_test_reader", "runner_readonly"), connections=1, patience_s=PATIENCE_S
+    client.store = AsyncStore(
+        login_of(database_url, "runner_test_reader", "runner_readonly"),
+        queries=QUERIES,
+        connections=1,
+        name="test",
+        patience_s=PATIENCE_S,
     )
 
     try:

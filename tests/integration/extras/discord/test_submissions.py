@@ -16,7 +16,7 @@ import pytest
 from runner.base.model import Artifact, Verdict
 from runner.extras.discord import following
 from runner.extras.discord.client import Client
-from runner.store.gateway import Row
+from runner.store.connection import Row
 from tests.integration.extras.discord.simulation import Member, Server, ended, told, until
 from tests.integration.store.conftest import CODE, Bench, ranked, result, run_record
 from tests.plugins.live import ROOT, live_runner

@@ -21,8 +21,10 @@ from psycopg.conninfo import make_conninfo
 from runner.base.config import Config
 from runner.extras.gateway.app import build
 from runner.extras.gateway.identity import digest
+from runner.extras.gateway.queries import QUERIES
 from runner.extras.gateway.server import Server
-from runner.store.gateway import GatewayStore
+from runner.extras.store import AsyncStore
+from runner.store import Store
 from tests.integration.store.conftest import Bench, bench, db, finish, store
 from tests.support.clock import Clock
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -196,6 +198,26 @@ class Gate:
             return cursor.fetchall() if cursor.description else []
 
 
+def approve(store: Store, code: str, user_id: str, *, user_name: str | None = None, existing: bool = False) -> None:
+    """Make the login that waits under a code that of a user, as `user approve` does."""
+    store.all(QUERIES["approve_login"], code=code, user_id=user_id, user_name=user_name, existing=existing)
+
+
+def set_token(store: Store, user_id: str, token: str) -> None:
+    """Give a user a token, as `user token` does."""
+    store.all(QUERIES["set_token"], user_id=user_id, user_name=None, digest=digest(token))
+
+
+def revoke(store: Store, user_id: str) -> bool:
+    """End all logins of a user, as `user revoke` does."""
+    return bool(store.all(QUERIES["revoke_login"], user_id=user_id)[0]["revoked"])
+
+
+def states(store: Store) -> dict[str, str]:
+    """The state of each user, as `user list` shows it."""
+    return {row["user_id"]: row["state"] for row in store.all(QUERIES["users"])}
+
+
 def login_of(url: str, name: str, role: str) -> str:
     """The URL of the same database for a login that has this role and no other."""
     create = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} IN ROLE {}")
@@ -222,7 +244,9 @@ def open_gate(bench: Bench, database_url: str, tmp_path: Path) -> Iterator[Calla
     def begin(*, patience_s: float = PATIENCE_S, **settings: Any) -> Gate:  # noqa: ANN401 - settings of any kind
         config = Config(database_url=gateway_login(database_url), state_dir=tmp_path, gateway_connections=4, **settings)
         # By default however long a busy machine takes to give the database back.
-        store = GatewayStore(config.require_database_url(), connections=4, patience_s=patience_s)
+        store = AsyncStore(
+            config.require_database_url(), queries=QUERIES, connections=4, name="test", patience_s=patience_s
+        )
         app = build(config, store, admin_token=ADMIN)
         server = Server(app, host="127.0.0.1", port=0)
         thread = threading.Thread(target=server.run, daemon=True)

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 import pytest
 
 from runner.extras.gateway.live import Live, Topic
-from runner.store.gateway import GatewayStore, Row
+from runner.extras.gateway.queries import QUERIES
+from runner.extras.store import AsyncStore
+from runner.store.connection import Row
 from tests.integration.extras.gateway.conftest import Gate, gateway_login
 from tests.integration.extras.gateway.test_pages import Browser, checked
 from tests.integration.store.conftest import Bench, ranked
@@ -55,9 +57,9 @@ def record(gate: Gate, score_s: float, user: str = "ada") -> None:
 def test_watchers_share_what_a_change_costs(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each gets the present state first and every record then; ten of them make no more statements than one."""
     sent: list[str] = []
-    send = GatewayStore.all
+    send = AsyncStore.all
 
-    async def noted(store: GatewayStore, name: str, /, **values: object) -> Sequence[Row]:
+    async def noted(store: AsyncStore, name: str, /, **values: object) -> Sequence[Row]:
         sent.append(name)
         return await send(store, name, **values)
 
@@ -66,7 +68,7 @@ def test_watchers_share_what_a_change_costs(gate: Gate, monkeypatch: pytest.Monk
     watching += [Watching(gate, "/live/events") for _ in range(3)]
     for one in watching:
         one.until("20.0 µs")
-    monkeypatch.setattr(GatewayStore, "all", noted)
+    monkeypatch.setattr(AsyncStore, "all", noted)
     record(gate, 1e-5, "bob")
     states = [one.until("10.0 µs") for one in watching]
     monkeypatch.undo()
@@ -134,7 +136,7 @@ def test_a_slow_watcher_gets_one_state_with_every_record(gate: Gate, database_ur
     topic = Topic(board_id=1, gpu="CPU")
 
     async def follow() -> tuple[int, list[int]]:
-        store = GatewayStore(gateway_login(database_url), connections=2)
+        store = AsyncStore(gateway_login(database_url), queries=QUERIES, connections=2, name="test")
         await store.open()
         live = Live(store)
         live.start()

@@ -10,8 +10,7 @@ import psycopg
 import pytest
 
 from runner.base.errors import SubmissionError
-from runner.extras.gateway.identity import digest
-from tests.integration.extras.gateway.conftest import ADMIN, Answer, Gate
+from tests.integration.extras.gateway.conftest import ADMIN, Answer, Gate, approve, revoke, set_token, states
 from tests.integration.extras.gateway.test_pages import FORM, Browser
 from tests.integration.store.conftest import Bench
 
@@ -29,8 +28,8 @@ def test_a_new_cli_id_waits_for_an_operator(gate: Gate, bench: Bench) -> None:
     assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", state)
     assert state not in str(gate.sql("SELECT * FROM leaderboard.user_info"))
     assert gate.ask("GET", "/user/submissions", cli=state).status == 401
-    assert [line.state for line in bench.store.users()] == ["waits", "valid", "valid"]
-    bench.store.approve_login(state[:8], "carol", user_name="Carol", existing=False)
+    assert list(states(bench.store).values()) == ["waits", "valid", "valid"]
+    approve(bench.store, state[:8], "carol", user_name="Carol")
     assert gate.ask("GET", "/user/submissions", cli=state).status == 200
     assert gate.submit(cli=state).status == 202
     assert gate.sql("SELECT user_name FROM leaderboard.user_info WHERE id = 'carol'") == [("Carol",)]
@@ -50,16 +49,16 @@ def test_no_account_is_taken_over(gate: Gate, bench: Bench) -> None:
     """An existing user needs the operator's word; the login before ends then."""
     state = begin(gate)
     with pytest.raises(SubmissionError, match="exists already"):
-        bench.store.approve_login(state[:8], "ada", user_name=None, existing=False)
+        approve(bench.store, state[:8], "ada")
     assert gate.ask("GET", "/user/submissions", cli="ada-token").status == 200
-    bench.store.approve_login(state[:8], "ada", user_name=None, existing=True)
+    approve(bench.store, state[:8], "ada", existing=True)
     assert gate.ask("GET", "/user/submissions", cli="ada-token").status == 401
     assert gate.ask("GET", "/user/submissions", cli=state).status == 200
     with pytest.raises(SubmissionError, match="no login waits"):
-        bench.store.approve_login(state[:8], "carol", user_name=None, existing=False)
+        approve(bench.store, state[:8], "carol")
     for bad in ("", "temp_12345678", "a\nb", "x" * 256):
         with pytest.raises(SubmissionError, match="user id"):
-            bench.store.approve_login(begin(gate)[:8], bad, user_name=None, existing=False)
+            approve(bench.store, begin(gate)[:8], bad)
 
 
 def test_users_are_numbers_where_kernelbot_has_the_tables(gate: Gate, bench: Bench) -> None:
@@ -70,11 +69,11 @@ def test_users_are_numbers_where_kernelbot_has_the_tables(gate: Gate, bench: Ben
     gate.sql("INSERT INTO public._yoyo_log (id, comment) VALUES ('1', NULL)")
     code = begin(gate)[:8]
     with pytest.raises(SubmissionError, match="user id 'carol' is no number"):
-        bench.store.set_token("carol", user_name=None, digest=digest("new"))
+        set_token(bench.store, "carol", "new")
     with pytest.raises(SubmissionError, match="user id 'carol' is no number"):
-        bench.store.approve_login(code, "carol", user_name=None, existing=False)
-    bench.store.set_token("ada", user_name=None, digest=digest("new"))
-    bench.store.approve_login(code, "4711", user_name="Carol", existing=False)
+        approve(bench.store, code, "carol")
+    set_token(bench.store, "ada", "new")
+    approve(bench.store, code, "4711", user_name="Carol")
     refused = gate.submit(cli="new")
     assert refused.status == 403, refused.body
     assert "user id 'ada' is no number" in refused.detail
@@ -89,14 +88,14 @@ def test_users_are_numbers_where_kernelbot_has_the_tables(gate: Gate, bench: Ben
 
 def test_a_token_and_its_end(gate: Gate, bench: Bench) -> None:
     """A new one ends the one before; revoking ends all, the website's too."""
-    bench.store.set_token("ada", user_name=None, digest=digest("new"))
+    set_token(bench.store, "ada", "new")
     assert gate.ask("GET", "/user/submissions", cli="ada-token").status == 401
     assert gate.ask("GET", "/user/submissions", cli="new").status == 200
-    assert bench.store.revoke_login("ada")
+    assert revoke(bench.store, "ada")
     assert gate.ask("GET", "/user/submissions", cli="new").status == 401
     assert gate.ask("GET", "/user/submissions", web="ada-web").status == 401
-    assert not bench.store.revoke_login("nobody")
-    assert {line.user_id: line.state for line in bench.store.users()} == {"ada": "no login", "bob": "valid"}
+    assert not revoke(bench.store, "nobody")
+    assert states(bench.store) == {"ada": "no login", "bob": "valid"}
 
 
 def ask_for_login(gate: Gate, number: int, origin: str) -> None:
@@ -121,7 +120,7 @@ def test_nobody_keeps_others_from_a_first_login(gate: Gate, bench: Bench) -> Non
         " 'o' || i / 10) FROM generate_series(100, 1119) AS i"
     )
     assert sum(waiting(gate).values()) == 1000
-    bench.store.approve_login(honest[:8], "carol", user_name="Carol", existing=False)
+    approve(bench.store, honest[:8], "carol", user_name="Carol")
     assert gate.ask("GET", "/user/submissions", cli=honest).status == 200
     assert sum(waiting(gate).values()) == 999
     assert gate.sql("SELECT count(*) FROM leaderboard.user_info WHERE id ~ '^temp_'") == [(999,)]

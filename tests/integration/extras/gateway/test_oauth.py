@@ -17,7 +17,7 @@ import pytest
 from runner.base.config import Config
 from runner.base.errors import ConfigError
 from runner.extras.gateway.oauth import providers
-from tests.integration.extras.gateway.conftest import Answer, Gate
+from tests.integration.extras.gateway.conftest import Answer, Gate, revoke
 from tests.integration.extras.gateway.test_pages import Browser, checked
 from tests.support.waiting import PATIENCE_S
 
@@ -177,7 +177,7 @@ def test_a_person_is_let_in(site: Gate, github: StandIn) -> None:
     ]
     body = f"csrf={browser.csrf()}".encode()
     assert 'kernel_runner_session=""' in browser.post("/logout", body).headers["set-cookie"]
-    site.bench.store.revoke_login("4711")
+    revoke(site.bench.store, "4711")
     assert browser.get("/mine").status == 303
 
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from runner.base.model import FinalJob, Verdict
-from tests.integration.extras.gateway.conftest import ADMIN, BOUNDARY, Answer, Gate, Stream, multipart
+from tests.integration.extras.gateway.conftest import ADMIN, BOUNDARY, Answer, Gate, Stream, multipart, revoke
 from tests.integration.store.conftest import Db, result, run_record
 from tests.integration.store.test_batches import item, submit, work
 
@@ -280,7 +280,7 @@ def test_a_session_ends_with_its_token(gate: Gate, ada: Browser) -> None:
         ada.cookie = changed
         assert ada.get("/mine").status == 303, changed
     ada.cookie = kept
-    gate.bench.store.revoke_login("ada")
+    revoke(gate.bench.store, "ada")
     assert ada.get("/mine").status == 303
 
 

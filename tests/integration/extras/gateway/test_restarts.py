@@ -25,10 +25,9 @@ import psycopg
 import pytest
 
 from runner.base.model import Verdict
-from runner.extras.gateway.identity import digest
 from runner.store import Store, migrate
 from tests.chaos.server import Server as Postgres
-from tests.integration.extras.gateway.conftest import ADMIN, gateway_login, multipart, streamed
+from tests.integration.extras.gateway.conftest import ADMIN, gateway_login, multipart, set_token, streamed
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -42,8 +41,8 @@ AWAY_S, WAITS_S = 3.0, 300.0
 #: `kernel-runner`, with the time for which a request waits as the first argument.
 COMMAND = """
 import sys
-from runner.store import gateway
-gateway.PATIENCE_S = gateway.GatewayStore.__init__.__kwdefaults__["patience_s"] = float(sys.argv[1])
+from runner.extras import store
+store.PATIENCE_S = store.AsyncStore.__init__.__kwdefaults__["patience_s"] = float(sys.argv[1])
 from runner.cli import main
 sys.exit(main(sys.argv[2:]))
 """
@@ -151,7 +150,7 @@ def site(tmp_path: Path) -> Iterator[tuple[Server, Bench, Postgres]]:
         migrate(url, roles=True)
         bench = Bench(store=Store(url, application_name="test"), url=url)
         bench.board()
-        bench.store.set_token("ada", user_name=None, digest=digest("ada-token"))
+        set_token(bench.store, "ada", "ada-token")
         listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
         server = Server(folder=tmp_path, url=gateway_login(url), listening=listening)
         server.start()

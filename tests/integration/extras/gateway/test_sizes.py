@@ -10,7 +10,8 @@ import pytest
 
 from runner.base.model import Verdict
 from runner.extras.gateway.live_pages import WALL
-from runner.store.gateway import GatewayStore, Row
+from runner.extras.store import AsyncStore
+from runner.store.connection import Row
 from tests.integration.extras.gateway.conftest import ADMIN, Gate
 from tests.integration.extras.gateway.test_pages import Browser
 from tests.integration.store.conftest import ranked, result, run_record
@@ -150,14 +151,14 @@ def after_the_end(gate: Gate) -> list[tuple[Browser, str]]:
 def test_no_page_has_more_than_100_kb(full: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever users and operators have called things, printed and submitted. Few statements; 150 KB with all else."""
     sent: list[str] = []
-    send = GatewayStore.all
+    send = AsyncStore.all
 
-    async def noted(store: GatewayStore, name: str, /, **values: object) -> Sequence[Row]:
+    async def noted(store: AsyncStore, name: str, /, **values: object) -> Sequence[Row]:
         sent.append(name)
         return await send(store, name, **values)
 
     for browser, path in (each for fill in (pages, after_the_end) for each in fill(full)):
-        monkeypatch.setattr(GatewayStore, "all", noted)
+        monkeypatch.setattr(AsyncStore, "all", noted)
         answer = browser.get(path)
         monkeypatch.undo()
         assert answer.status in (200, 404), path

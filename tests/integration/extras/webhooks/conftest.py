@@ -16,9 +16,10 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from runner.base.config import WebhookSecret
+from runner.extras.store import AsyncStore
 from runner.extras.webhooks import http
+from runner.extras.webhooks.queries import QUERIES
 from runner.extras.webhooks.sender import Sender
-from runner.store.gateway import GatewayStore
 from tests.integration.store.conftest import Bench, Db, bench, db, finish, one, store
 from tests.support.waiting import PATIENCE_S
 
@@ -139,7 +140,7 @@ class Play:
     @asynccontextmanager
     async def sender(self) -> AsyncIterator[Sender]:
         """One that is like a process of its own."""
-        store = GatewayStore(self.url, connections=2, name="kernel-runner webhooks")
+        store = AsyncStore(self.url, queries=QUERIES, connections=2, name="kernel-runner webhooks")
         await store.open()
         async with http.client() as over:
             secrets = {name: WebhookSecret(url=self.target.url(f"/{name}"), secret=SECRET) for name in self.names}

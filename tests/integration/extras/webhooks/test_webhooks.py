@@ -25,6 +25,7 @@ from tests.integration.extras.webhooks.conftest import SECRET, Play, Target
 from tests.integration.store.conftest import Bench, Db
 from tests.integration.store.test_finals import play as play_final
 from tests.integration.store.test_finals import scored
+from tests.support import sweeps
 from tests.support.waiting import wait_until
 
 Submit = Callable[..., int]
@@ -247,7 +248,7 @@ def test_what_was_before_is_not_told_and_closed_boards_never(play: Play, submit:
         db.execute("UPDATE runner.webhook_host SET noted_at = noted_at - interval '31 seconds' WHERE NOT %s", [rests])
         play.tell()
         db.execute("UPDATE runner.host SET last_seen = now()")
-    bench.store.final("identity", "CPU", top=10, rounds=25, open_board=False)
+    sweeps.final(bench.store, "identity", "CPU", top=10, rounds=25, open_board=False)
     play_final(bench, lambda job, _: scored(1e-6 if job.validates == first else 2e-6), ("gpu-07",))
     play.tell()
     db.execute("UPDATE runner.host SET stopped_at = now(), last_seen = now() - interval '1 day'")

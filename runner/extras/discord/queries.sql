@@ -1,4 +1,4 @@
--- What the Discord frontend sends beside gateway.sql; the same form as queries.sql.
+-- What the Discord frontend sends, beside what guests share.
 
 -- name: own_places
 -- A user's places in the rankings of a leaderboard, and how many users each has.

@@ -1,44 +1,10 @@
--- What the gateway sends; the same form as queries.sql.
-
--- name: readiness
--- The version of the schema that is applied.
-SELECT version_num AS version FROM runner.migration
-
--- name: listen_events
--- Subscribes to what happens to jobs.
-LISTEN runner_events
-
--- name: board_by_name
--- A leaderboard by its name; in another case only if no other name fits.
-SELECT l.id, l.name, l.deadline, l.description, l.visibility, l.deadline < now() AS over,
-       jsonb_typeof(l.task) = 'object' AS sound, d.timing,
-       ARRAY(SELECT g.gpu_type FROM leaderboard.gpu_type g WHERE g.leaderboard_id = l.id ORDER BY 1) AS gpus
-FROM leaderboard.leaderboard l LEFT JOIN runner.demand d ON d.leaderboard = l.name
-WHERE lower(l.name) = lower(%(name)s::text)
-ORDER BY l.name = %(name)s::text DESC, l.name LIMIT 2
-
--- name: board_list
--- All leaderboards without their tasks; of a closed one only that it is there.
-SELECT l.id, l.name, l.deadline, l.description, l.visibility, l.creator_id, l.forum_id, l.deadline < now() AS over,
-       ARRAY(SELECT g.gpu_type FROM leaderboard.gpu_type g WHERE g.leaderboard_id = l.id ORDER BY 1) AS gpus
-FROM leaderboard.leaderboard l ORDER BY l.id
+-- What the gateway sends, and its commands, beside what guests share.
 
 -- name: public_tasks
 -- The tasks of these leaderboards as text, so that nobody reads megabytes of JSON on the way; only public ones.
 SELECT l.id, CASE WHEN l.visibility = 'public' AND jsonb_typeof(l.task) = 'object'
     THEN l.task ELSE '{}' END::text AS task
 FROM leaderboard.leaderboard l WHERE l.id = ANY (%(ids)s::integer[])
-
--- name: board_reference
--- The reference and the benchmarks of a leaderboard's task, how it ranks, and its newest template of each language.
-SELECT CASE WHEN jsonb_typeof(l.task #> '{files,reference.py}') = 'string' THEN l.task #>> '{files,reference.py}' END
-           AS reference,
-       l.task ->> 'ranking_by' AS ranking_by, l.task ->> 'lang' AS lang,
-       jsonb_path_query_array(l.task, '$.benchmarks[0 to 39]') AS benchmarks,
-       ARRAY(SELECT jsonb_build_array(t.lang, t.code) FROM (
-           SELECT DISTINCT ON (p.lang) p.lang, p.code FROM leaderboard.templates p
-           WHERE p.leaderboard_id = l.id ORDER BY p.lang, p.id DESC) AS t) AS templates
-FROM leaderboard.leaderboard l WHERE l.id = %(board_id)s::integer
 
 -- name: board_scores
 -- The newest scores of a leaderboard on a GPU type that count.
@@ -91,14 +57,6 @@ WHERE r.submission_id = ANY (%(ids)s::bigint[]) AND r.gpu_type = %(gpu_type)s::t
 -- How many logins wait for approval.
 SELECT count(*)::integer AS waiting FROM leaderboard.user_info u WHERE u.id ~ '^temp_[0-9a-f]{8}$'
 
--- name: may_see
--- Whether a user has an invitation to a leaderboard.
-SELECT EXISTS (
-    SELECT FROM leaderboard.leaderboard_invite i
-    JOIN leaderboard.leaderboard_invite_scope s ON s.invite_id = i.id
-    WHERE i.user_id = %(user_id)s::text AND s.leaderboard_id = %(board_id)s::integer
-) AS invited
-
 -- name: submit
 -- Stores a submission and its jobs. The key makes a repetition harmless.
 SELECT s.id AS submission_id
@@ -119,20 +77,6 @@ FROM runner.submit_late(
 -- The id of a submission's job status.
 SELECT t.id FROM leaderboard.submission_job_status t WHERE t.submission_id = %(submission_id)s::integer
 
--- name: limit_wait
--- After how many seconds the hourly limit admits this user again.
-SELECT r.max_submissions_per_hour AS most,
-       ceil(extract(epoch FROM (
-           SELECT f.submission_time FROM (
-               SELECT s.submission_time FROM leaderboard.submission s
-               WHERE s.leaderboard_id = r.leaderboard_id AND s.user_id = %(user_id)s::text
-                 AND s.mode_category = r.mode_category AND s.submission_time > now() - interval '1 hour'
-               ORDER BY s.submission_time DESC LIMIT greatest(r.max_submissions_per_hour, 1)
-           ) AS f ORDER BY f.submission_time LIMIT 1
-       ) + interval '1 hour' - now()))::integer AS wait_s
-FROM leaderboard.rate_limit r
-WHERE r.leaderboard_id = %(board_id)s::integer AND r.mode_category = %(category)s::text
-
 -- name: gpu_queue
 -- How busy a GPU type is, under the name that leaderboards use and its other names. Counting ends at ten thousand.
 SELECT
@@ -151,32 +95,6 @@ SELECT
      WHERE h.stopped_at IS NULL AND NOT h.draining AND h.last_seen > now() - interval '60 seconds'
        AND (t ->> 'gpu_type' = %(gpu_type)s::text OR %(gpu_type)s::text = ANY (g.aliases)))::integer AS slots
 
--- name: submission
--- One submission with its state for clients, its code, and its runs as the author may see them, which are large: as
--- text.
-SELECT s.id, s.leaderboard_id, l.name AS leaderboard_name, s.file_name, s.user_id, s.submission_time,
-       coalesce(s.done, false) AS done, s.status AS mark,
-       CASE WHEN %(with_code)s::boolean THEN coalesce(convert_to(c.old_code, 'UTF8'), c.code) END AS code,
-       -- Written when the secret run begins and when it ends: to the second only, as in runner.status.
-       t.status, t.error, date_trunc('second', t.last_heartbeat) AS last_heartbeat,
-       CASE WHEN %(with_runs)s::boolean THEN
-           (SELECT jsonb_agg(to_jsonb(r) - 'submission_id' - 'job_id' || jsonb_build_object('score', r.score::text)
-                             ORDER BY r.secret, r.run_id)::text
-            FROM runner.result r WHERE r.submission_id = s.id) END AS runs
-FROM leaderboard.submission s
-JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
-LEFT JOIN leaderboard.code_files c ON c.id = s.code_id
-LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id
-WHERE s.id = %(submission_id)s::bigint
-
--- name: submission_status
--- How far a submission is.
-SELECT submission_id, leaderboard, user_id, user_name, file_name, submission_time, modes, gpu_types, state,
-       verdict, done,
-       job_status, error, position, progress, score, phase, timing, correctness, unranked, no_host_since, paused,
-       finished_at, queue_ms, build_ms, eval_ms, retry_reason
-FROM runner.status WHERE submission_id = %(submission_id)s::bigint
-
 -- name: verdicts
 -- How far each of these submissions is.
 SELECT submission_id, state, phase, verdict FROM runner.status WHERE submission_id = ANY (%(ids)s::bigint[])
@@ -185,11 +103,6 @@ SELECT submission_id, state, phase, verdict FROM runner.status WHERE submission_
 -- Those of these submissions that are over or gone.
 SELECT u.id FROM unnest(%(ids)s::bigint[]) AS u (id)
 LEFT JOIN leaderboard.submission s ON s.id = u.id WHERE s.id IS NULL OR s.done
-
--- name: profiles
--- The files of a submission's profile runs.
-SELECT gpu_type, name, media_type, data FROM runner.public_profile WHERE submission_id = %(submission_id)s::bigint
-ORDER BY gpu_type, name
 
 -- name: profile_files
 -- The files of a submission's profile runs, without their content.
@@ -234,14 +147,6 @@ JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
 JOIN runner.job j ON j.submission_id = s.id
 WHERE s.user_id = %(user_id)s::text ORDER BY 1, 2 LIMIT 200
 
--- name: places
--- A page of a ranking. Each row has the best score of all, and that of the row before it.
-SELECT r.submission_id, r.rank::integer, r.file_name, r.submission_time, r.score, r.leaderboard,
-       r.user_id, r.user_name, r.gpu_type, r.timing, r.correctness, r.late, min(r.score) OVER () AS best,
-       lag(r.score) OVER (ORDER BY r.score, r.submission_time, r.submission_id) AS ahead
-FROM runner.ranking r WHERE r.leaderboard = %(leaderboard)s::text AND r.gpu_type = %(gpu_type)s::text
-ORDER BY r.score, r.submission_time, r.submission_id LIMIT %(limit)s::integer OFFSET %(offset)s::bigint
-
 -- name: open_sources
 -- Submissions whose code is public, with the code where it is not too long.
 SELECT o.submission_id, o.leaderboard_id, o.leaderboard, o.user_id, coalesce(o.user_name, o.user_id) AS user_name,
@@ -279,17 +184,6 @@ WHERE o.submission_id = ANY (ARRAY(
     WHERE s.leaderboard_id = %(board_id)s::integer AND s.user_id = %(user_id)s::text
     ORDER BY s.id = %(submission_id)s::integer DESC, s.submission_time DESC, s.id DESC LIMIT %(limit)s::integer))
 ORDER BY o.submission_time DESC, o.submission_id DESC, o.gpu_type
-
--- name: place_of
--- The place of a submission in a ranking, with the score and the submission of the one ahead and of the best.
-SELECT p.rank, p.entries, p.best, p.best_id, p.ahead, p.ahead_id, p.late
-FROM (
-    SELECT r.submission_id, r.rank::integer, count(*) OVER ()::integer AS entries, r.late,
-           first_value(r.score) OVER w AS best, first_value(r.submission_id) OVER w AS best_id,
-           lag(r.score) OVER w AS ahead, lag(r.submission_id) OVER w AS ahead_id
-    FROM runner.ranking r WHERE r.leaderboard = %(leaderboard)s::text AND r.gpu_type = %(gpu_type)s::text
-    WINDOW w AS (ORDER BY r.score, r.submission_time, r.submission_id)
-) AS p WHERE p.submission_id = %(submission_id)s::integer
 
 -- name: winners
 -- The first three of each GPU type of a leaderboard, those whose code is public.
@@ -337,18 +231,6 @@ FROM leaderboard.submission s
 JOIN runner.seen_run r ON r.submission_id = s.id
 WHERE s.leaderboard_id = %(board_id)s::integer AND s.user_id = %(user_id)s::text AND r.runner = %(gpu_type)s::text
   AND NOT r.secret AND r.passed AND r.score IS NOT NULL
-
--- name: stop_intake
--- From now on nothing may be submitted.
-INSERT INTO runner.intake_stop (reason) VALUES (%(reason)s::text) ON CONFLICT DO NOTHING
-
--- name: start_intake
--- From now on submissions are accepted again.
-DELETE FROM runner.intake_stop
-
--- name: ban
--- Bans a user, or lifts that; no row: there is no such user.
-UPDATE leaderboard.user_info SET is_banned = %(banned)s::boolean WHERE id = %(user_id)s::text RETURNING id
 
 -- name: board_submission_ids
 -- A page of a leaderboard's submissions, the newest first.
@@ -404,28 +286,6 @@ WHERE leaderboard_id = %(board_id)s::integer ORDER BY mode_category
 DELETE FROM leaderboard.rate_limit WHERE leaderboard_id = %(board_id)s::integer AND mode_category = %(category)s::text
 RETURNING id
 
--- name: stats
--- How much has been submitted and run.
-SELECT count(DISTINCT s.id)::integer AS num_submissions,
-       count(DISTINCT s.id) FILTER (WHERE NOT coalesce(s.done, false))::integer AS sub_waiting,
-       count(DISTINCT s.user_id)::integer AS num_users, count(DISTINCT s.code_id)::integer AS num_unique_codes
-FROM leaderboard.submission s
-WHERE (%(board_id)s::integer IS NULL OR s.leaderboard_id = %(board_id)s::integer)
-  AND (NOT %(last_day)s::boolean OR s.submission_time > now() - interval '1 day')
-
--- name: stats_runs
--- Runs per GPU type.
-SELECT r.runner, count(*)::integer AS runs, count(*) FILTER (WHERE r.passed)::integer AS passed,
-       count(*) FILTER (WHERE r.scored)::integer AS scored, count(*) FILTER (WHERE r.secret)::integer AS secret,
-       max(r.start_time - s.submission_time) FILTER (WHERE NOT r.secret) AS max_delay,
-       avg(r.start_time - s.submission_time) FILTER (WHERE NOT r.secret) AS avg_delay,
-       sum(r.end_time - r.start_time) FILTER (WHERE NOT r.secret) AS total_runtime,
-       count(r.start_time) FILTER (WHERE NOT r.secret)::integer AS timed
-FROM runner.seen_run r JOIN leaderboard.submission s ON s.id = r.submission_id
-WHERE (%(board_id)s::integer IS NULL OR s.leaderboard_id = %(board_id)s::integer)
-  AND (NOT %(last_day)s::boolean OR s.submission_time > now() - interval '1 day')
-GROUP BY r.runner ORDER BY r.runner
-
 -- name: stats_users
 -- Submissions per user of a leaderboard.
 SELECT coalesce(u.user_name, u.id) AS name, count(*)::integer AS submissions
@@ -439,15 +299,6 @@ GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1000
 SELECT h.name, h.version, h.slots, h.draining, h.drain_reason, h.last_seen, h.stopped_at,
        extract(epoch FROM now() - h.last_seen)::float8 AS silent_s
 FROM runner.host h ORDER BY h.name
-
--- name: host_keys
--- The public keys that hosts have registered.
-SELECT k.host, k.key, k.registered_at, k.replaced_at, k.revoked_from, k.revoked_reason
-FROM runner.host_key k ORDER BY k.registered_at, k.host, k.key
-
--- name: signed_result
--- A receipt, and what the database says of its result.
-SELECT * FROM runner.signed_result c WHERE c.job_id = %(job_id)s::bigint
 
 -- name: receipts_of
 -- The jobs of a submission that have a receipt.
@@ -480,28 +331,6 @@ JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
 JOIN leaderboard.user_info u ON u.id = s.user_id
 ORDER BY f.finished_at DESC LIMIT 20
 
--- name: submit_batch
--- Stores items of a batch; a repeated key is no second item, so a repetition is harmless.
-SELECT key, item_id, batch_id, state FROM runner.submit_batch(
-    items => %(items)s::jsonb, gpu_type => %(gpu_type)s::text, batch => %(batch)s::text, user_id => %(user_id)s::text,
-    settings => %(settings)s::jsonb, priority => %(priority)s::integer, group_size => %(group_size)s::integer,
-    reuse => %(reuse)s::boolean, expires_at => %(expires_at)s::timestamptz, keep => %(keep)s::interval)
-
--- name: batch_results
--- The results of a batch after a number, in order.
-SELECT key, seq, state, verdict, attempt, host, reused_from, created_at, finished_at, result
-FROM runner.batch_results(batch => %(batch)s::text, after => %(after)s::bigint, user_id => %(user_id)s::text)
-
--- name: results_of_keys
--- The items of these keys, with their results where there are any.
-SELECT key, seq, state, verdict, attempt, host, reused_from, created_at, finished_at, result
-FROM runner.batch_results(keys => %(keys)s::text[], user_id => %(user_id)s::text)
-
--- name: final_progress
--- How far the newest final is.
-SELECT final_id, status, round, rounds FROM runner.final_progress
-WHERE leaderboard = %(leaderboard)s::text AND gpu_type = %(gpu_type)s::text ORDER BY final_id DESC LIMIT 1
-
 -- name: finals_held
 -- The GPU types on which a leaderboard had a final.
 SELECT DISTINCT gpu_type FROM runner.final_progress
@@ -518,15 +347,15 @@ ORDER BY rank NULLS LAST, score, rank_before
 -- How the control of a final came out.
 SELECT n, wins, told_apart FROM runner.final_pair WHERE final_id = %(final_id)s::bigint AND control
 
--- name: validations_of_sweep
--- What the validations of a sweep said.
-SELECT * FROM runner.validations(sweep_id => %(sweep_id)s::bigint)
-
--- name: validations_of_submission
--- What the validations of a submission said.
-SELECT * FROM runner.validations(submission => %(submission_id)s::bigint)
-
 -- name: validations_of_board
 -- What the validations of these submissions to a leaderboard said, on one GPU type.
 SELECT v.* FROM runner.validations(leaderboard => %(leaderboard)s::text) AS v
 WHERE v.submission_id = ANY (%(ids)s::integer[]) AND v.gpu_type = %(gpu_type)s::text
+
+-- name: users
+-- All users; those who wait for approval first.
+SELECT u.id AS user_id, u.user_name,
+       CASE WHEN u.is_banned THEN 'banned' WHEN u.cli_valid THEN 'valid' WHEN u.id ~ '^temp_' THEN 'waits'
+            ELSE 'no login' END AS state,
+       u.cli_auth_provider AS provider, u.created_at
+FROM leaderboard.user_info u ORDER BY u.id ~ '^temp_' DESC, u.created_at DESC NULLS LAST, u.id

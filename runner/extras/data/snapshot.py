@@ -1,7 +1,7 @@
 """What a data export and its checks read: one snapshot of the database, in pieces, never the whole.
 
 `snapshot` opens a transaction that only reads and sees the database as it is at its first statement, so it also works
-on a replica. Rows come as tuples in the order of the columns named here. Knows nothing of files and formats.
+on a replica. Rows come as tuples. Knows nothing of files and formats.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 import psycopg
@@ -17,11 +17,12 @@ from psycopg import IsolationLevel
 from psycopg.rows import dict_row, tuple_row
 
 from runner.base.errors import DatabaseUnavailableError
+from runner.extras.data.queries import QUERIES
+from runner.extras.queries import SHARED
+from runner.extras.receipts import HostKey
 from runner.store import schema, session
 from runner.store.base import expect
 from runner.store.connection import Link, Row, row, rows
-from runner.store.queries import QUERIES, Query
-from runner.store.records import HostKey
 
 _CONFLICT: Final = (
     "the server cancelled the export, as a replica does that has to replay what the export still reads; nothing was "
@@ -120,74 +121,39 @@ class Snapshot:
 
     def moment(self) -> Moment:
         """When it was taken, and of which server."""
-        return Moment(**expect(row(self._connection, QUERIES["dataset_moment"])))
+        return Moment(**expect(row(self._connection, QUERIES["moment"])))
 
     def boards(self) -> Sequence[DataBoard]:
         """All leaderboards, by id."""
-        records = rows(self._connection, QUERIES["dataset_boards"])
+        records = rows(self._connection, QUERIES["boards"])
         return [DataBoard(**{**line, "gpu_types": tuple(line["gpu_types"])}) for line in records]
 
     def people(self, scope: Scope) -> Sequence[People]:
         """How many submissions there are, and how many the scope leaves out; a leaderboard without any is not there."""
-        records = rows(self._connection, QUERIES["dataset_people"], scope.parameters())
+        records = rows(self._connection, QUERIES["people"], scope.parameters())
         return [People(**{**line, "banned": tuple(line["banned"] or ())}) for line in records]
-
-    def submissions(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of submissions.parquet, without `code_encoding`."""
-        return self._stream("dataset_submissions", QUERIES["dataset_submissions"], scope.parameters())
-
-    def runs(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of runs.parquet, with the hash of a host's name in place of the host."""
-        return self._stream("dataset_runs", QUERIES["dataset_runs"], scope.parameters())
-
-    def receipts(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
-        """Job, submission, runner, run, how it was retired, statement, key and signature of each receipt."""
-        return self._stream("dataset_receipts", QUERIES["dataset_receipts"], scope.parameters())
-
-    def signed_result(self, job_id: int) -> Row | None:
-        """The receipt of a job, and what the database says of its result: a row of runner.signed_result."""
-        return row(self._connection, QUERIES["signed_result"], {"job_id": job_id})
 
     def host_keys(self) -> Sequence[HostKey]:
         """The public keys that hosts have registered, oldest first."""
-        return [HostKey(**key) for key in rows(self._connection, QUERIES["host_keys"])]
-
-    def finals(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of finals.parquet."""
-        return self._stream("dataset_finals", QUERIES["dataset_finals"], scope.parameters())
-
-    def codes(self, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
-        """Lowest id, SHA-256, bytes and first submission of each code; without a hash where the code is gone."""
-        return self._stream("dataset_codes", QUERIES["dataset_codes"], scope.parameters())
-
-    def keys(self, boards: Sequence[int]) -> Iterator[list[tuple[Any, ...]]]:
-        """Submission, runner, problem, user, code id, code hash and code bytes of every row, by submission."""
-        return self._stream("dataset_keys", QUERIES["dataset_keys"], {"boards": list(boards)})
+        return [HostKey(**key) for key in rows(self._connection, SHARED["host_keys"])]
 
     def code(self, ids: Sequence[int]) -> Mapping[int, bytes]:
         """The code of these ids; one that is not there is left out."""
         with self._connection.cursor(binary=True, row_factory=tuple_row) as cursor:
-            cursor.execute(QUERIES["dataset_code"].sql, {"ids": list(ids)})
+            cursor.execute(QUERIES["code"].sql, {"ids": list(ids)})
             return dict(cursor.fetchall())
 
     def oddities(self, boards: Sequence[int]) -> Iterator[Oddity]:
         """What the checks of the database find, by severity, check and submission."""
-        for lines in self._stream("dataset_findings", QUERIES["dataset_findings"], {"boards": list(boards)}):
-            for check, severity, problem_name, submission_id, run_id, runner, user_id, reason in lines:
-                yield Oddity(
-                    check=check,
-                    severity=severity,
-                    problem_name=problem_name,
-                    submission_id=submission_id,
-                    run_id=run_id,
-                    runner=runner,
-                    user_id=user_id,
-                    reason=reason,
-                )
+        names = [column.name for column in fields(Oddity)]
+        for lines in self.stream("findings", Scope(boards=tuple(boards))):
+            for line in lines:
+                yield Oddity(**dict(zip(names, line, strict=True)))
 
-    def _stream(self, name: str, query: Query, parameters: Mapping[str, Any]) -> Iterator[list[tuple[Any, ...]]]:
-        with self._connection.cursor(name, row_factory=tuple_row) as cursor:
-            cursor.execute(query.sql, parameters, binary=True)
+    def stream(self, name: str, scope: Scope) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a statement of `queries.sql`, with the columns that it names."""
+        with self._connection.cursor(f"dataset_{name}", row_factory=tuple_row) as cursor:
+            cursor.execute(QUERIES[name].sql, scope.parameters(), binary=True)
             while lines := cursor.fetchmany(_ROWS_AT_ONCE):
                 yield lines
 
@@ -220,6 +186,6 @@ def snapshot(dsn: str) -> Iterator[Snapshot]:
 
 def queries_sha256() -> str:
     """The SHA-256 of the statements and views that an export is read with: equal hashes, equal rules."""
-    texts = [query.sql.decode() for name, query in sorted(QUERIES.items()) if name.startswith("dataset_")]
+    texts = [query.sql.decode() for _, query in sorted(QUERIES.items())]
     views = sorted(text for text in schema.objects() if "CREATE OR REPLACE VIEW" in text)
     return hashlib.sha256("\0".join([*texts, *views]).encode()).hexdigest()

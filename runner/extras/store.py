@@ -1,8 +1,8 @@
-"""The database as gateway, Discord frontend and client of batches use it: a pool of connections for coroutines.
+"""The database as guests use it that serve many at a time: a pool of connections for coroutines.
 
 Each statement is one transaction of its own, so it can be sent again. An outage is waited out for `PATIENCE_S`; then
 `DatabaseUnavailableError`. What a function of the schema refuses is `RefusedError` with its SQLSTATE. The statements
-lie in `gateway.sql` and `discord.sql`, the signatures of functions here.
+are a guest's own, and those of `queries.sql` beside this file.
 """
 
 from __future__ import annotations
@@ -19,44 +19,17 @@ from psycopg.rows import dict_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from runner.base.errors import ConfigError, DatabaseUnavailableError, SubmissionError
+from runner.extras.queries import SHARED
 from runner.store import schema, session
-from runner.store.clean import clean_text
-from runner.store.queries import statements
+from runner.store.clean import fit
+from runner.store.connection import Row
+from runner.store.queries import Query
 
-Row = dict[str, Any]
 _T = TypeVar("_T")
 _Connection = psycopg.AsyncConnection[Row]
 
-_CALLS: Final = (
-    "admit_login(code text, user_id text, user_name text) AS user_id",
-    "attach_login(code text, user_id text) AS user_id",
-    "batch_progress(batch text, user_id text)",
-    "before_submit(leaderboard text, user_id text, code bytea)",
-    "begin_login(code text, digest text, provider text, origin text) AS begun",
-    "cancel(submission_id bigint, user_id text) AS asked",
-    "cancel_batch(batch text, user_id text)",
-    "cancel_final(leaderboard text, gpu_type text) AS jobs",
-    "claim_webhook(configured text[], holder uuid)",
-    "delete_board(name text, force boolean) AS deleted",
-    "delete_submission(submission_id bigint, user_id text) AS deleted",
-    "derive_webhooks()",
-    "final(leaderboard text, gpu_type text, top integer, rounds integer, open boolean)",
-    "join_board(code text, user_id text) AS leaderboards",
-    "login_of(cli text[], web text[], user_id text)",
-    (
-        "note_webhook(webhook_id bigint, event_id bigint, holder uuid, outcome text, reason text, "
-        "retry_after_s float8) AS given_up"
-    ),
-    "set_open_code(leaderboard text, open_code boolean)",
-    "set_webhooks(targets jsonb)",
-    "validate(leaderboard text, gpu_type text, all_users boolean, only_missing boolean)",
-    "validation_progress(sweep_id bigint)",
-    "web_login(provider text, subject text, user_name text) AS user_id",
-)
-QUERIES: Final = statements("gateway", "discord", calls=_CALLS)
 #: How long a request waits for a database that is away.
 PATIENCE_S: Final = 28.0
-_NAME: Final = "kernel-runner gateway"
 _TRANSPORT: Final = {
     "connect_timeout": "5",
     "keepalives": "1",
@@ -90,10 +63,20 @@ class RefusedError(SubmissionError):
         return type(self), (self.code, self.message, self._hint)
 
 
-class GatewayStore:
-    """Connections of the gateway. `open` before, `close` after; both in the event loop that uses it."""
+class AsyncStore:
+    """Connections of a guest. `open` before, `close` after; both in the event loop that uses it."""
 
-    def __init__(self, dsn: str, *, connections: int, name: str = _NAME, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        queries: Mapping[str, Query],
+        connections: int,
+        name: str,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """`name`: what the server knows the connections by."""
+        self._queries = {**SHARED, **queries}
         self._patience_s = patience_s
         self._address = session.conninfo(dsn, application_name=name, **_TRANSPORT)
         self._pool = session.pool(
@@ -124,7 +107,7 @@ class GatewayStore:
             RefusedError: a function of the schema refused.
             DatabaseUnavailableError: the outage lasts.
         """
-        return await self._patiently(lambda connection: _rows(connection, name, values))
+        return await self._patiently(lambda connection: _rows(connection, self._queries[name], values))
 
     async def one(self, name: str, /, **values: object) -> Row | None:
         """The first row of a statement; None if there is none. Otherwise as `all`."""
@@ -150,7 +133,7 @@ class GatewayStore:
         try:
             async with asyncio.timeout(2.0):
                 async with self._pool.connection(timeout=1.5) as connection:
-                    records = await _rows(connection, "readiness", {})
+                    records = await _rows(connection, SHARED["readiness"], {})
         except (psycopg.Error, TimeoutError):
             return False
         return [row["version"] for row in records] == [schema.versions()[-1]]
@@ -165,7 +148,7 @@ class GatewayStore:
         except psycopg.Error as error:
             raise DatabaseUnavailableError(f"PostgreSQL: {error}") from error
         try:
-            await connection.execute(QUERIES["listen_events"].sql)
+            await connection.execute(SHARED["listen_events"].sql)
             yield _payloads(connection)
         except psycopg.Error as error:
             raise DatabaseUnavailableError(f"PostgreSQL: {error}") from error
@@ -192,25 +175,16 @@ class GatewayStore:
             await asyncio.sleep(random.uniform(0.2, 1.0) * _PAUSE_S)  # noqa: S311 - those who wait come back spread out
 
 
-async def _rows(connection: _Connection, name: str, values: Mapping[str, object]) -> Sequence[Row]:
-    fit = {key: _fit(value) for key, value in values.items()}
+async def _rows(connection: _Connection, query: Query, values: Mapping[str, object]) -> Sequence[Row]:
+    parameters = {key: fit(value) for key, value in values.items()}
     async with asyncio.timeout(_ANSWER_S):
-        cursor = await connection.execute(QUERIES[name].sql, fit)
+        cursor = await connection.execute(query.sql, parameters)
         return await cursor.fetchall() if cursor.description is not None else ()
 
 
 async def _payloads(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[str]:
     async for note in connection.notifies():
         yield note.payload
-
-
-def _fit(value: object) -> object:
-    """A parameter as PostgreSQL takes it: no NUL and no lone surrogate in a text."""
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, list):
-        return [_fit(item) for item in value]
-    return value
 
 
 def _passes(error: psycopg.Error) -> bool:
