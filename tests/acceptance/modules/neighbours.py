@@ -13,7 +13,7 @@ from unittest import mock
 
 from sandbox.policy import hardening, hostconfig
 
-_HEAD: Final = "import ctypes, os, pathlib, signal, sys, time\n"
+_HEAD: Final = "import ctypes, fcntl, os, pathlib, signal, sys, time\n"
 _TAIL: Final = "if met:\n    raise RuntimeError('met')\n"
 
 
@@ -49,6 +49,12 @@ _ATTACKS: Final[Mapping[str, str]] = {
         "rights = b''.join(struct.pack('<HHi', who, 7, -1) for who in (1, 4, 32))\n"
         "os.setxattr('/work', 'system.posix_acl_default', struct.pack('<I', 2) + rights)\n"
     ),
+    "times and flags of its directory": (
+        "mark = 1 << 61\nfd = os.open('/work', os.O_RDONLY)\nflags = fcntl.ioctl(fd, 0x80086601, bytes(8))\n"
+        "met = os.fstat(fd).st_atime_ns == mark or any(flags)\n"
+        "os.utime('/work', ns=(mark, mark))\nfcntl.ioctl(fd, 0x40086602, bytes([64, 0, 0, 0, 0, 0, 0, 0]))\n"
+    ),
+    "a message queue": "p = pathlib.Path('/dev/mqueue/left')\nmet = p.exists()\np.touch()\n",
     "a file in /tmp": _file("/tmp/left"),
     "a file in /dev/shm": _file("/dev/shm/left"),
     "a module that the next one imports": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -127,20 +128,23 @@ os._exit(payload['exit_code'])
 )
 
 
-def test_a_further_request_meets_nothing_of_the_last_one(workshop: Workshop) -> None:
+@pytest.mark.parametrize("successive", [False, True])
+def test_a_further_request_meets_nothing_of_the_last_one(workshop: Workshop, successive: bool) -> None:
     """New processes, empty directories of both users, no System V objects; a report of its own."""
     never = threading.Event()
     with workshop.engine.start(workshop.spec(workshop.pair_boot(_SUCCESSIVE_JUDGE, _WORKER))) as container:
-        request = PairRequest(payload={"exit_code": 0}, successive=True)
+        request = PairRequest(payload={"exit_code": 0}, successive=successive, stay_open=True)
+        last = replace(request, stay_open=False)
         for number in range(3):
-            report = container.run(request, on_progress=None, cancel=never, stay_open=number < 2)
+            report = container.run(request if number < 2 else last, on_progress=None, cancel=never)
             assert report.ok, report.message
             (step,) = report.steps
             there = json.loads(step.stdout)
             assert there == {
                 **{name: [] for name in ("/work", "/tmp", "/dev/shm", "/judge", "shm", "sem")},
                 "mode": 0o700,
-                "processes": 4,
+                # After the last one no template is needed.
+                "processes": 4 if successive or number < 2 else 3,
             }
         with pytest.raises(EngineRefused, match="it has had 3"):
             container.run(request, on_progress=None, cancel=never)
@@ -149,7 +153,7 @@ def test_a_further_request_meets_nothing_of_the_last_one(workshop: Workshop) -> 
 def test_after_a_judge_that_failed_there_is_no_further_request(workshop: Workshop) -> None:
     """Whatever is asked for: what broke one request must not meet another."""
     with workshop.engine.start(workshop.spec(workshop.pair_boot(_SUCCESSIVE_JUDGE, _WORKER))) as container:
-        request = PairRequest(payload={"exit_code": 1}, successive=True)
-        report = container.run(request, on_progress=None, cancel=threading.Event(), stay_open=True)
+        request = PairRequest(payload={"exit_code": 1}, stay_open=True)
+        report = container.run(request, on_progress=None, cancel=threading.Event())
         assert report.ok is False
         assert not container.is_open
