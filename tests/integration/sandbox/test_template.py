@@ -163,11 +163,13 @@ def test_a_template_that_stays_is_as_closed_as_init(workshop: Workshop) -> None:
     assert len(sources) == len(names) + 1
     worker = f"""
 line.recv(1)
-exec({PRELUDE.read_text(encoding="utf-8")!r})
-uids = [open(f'/proc/{{pid}}/status').read().split('Uid:')[1].split()[:4] for pid in others()]
+import json
+names = {{}}
+exec({PRELUDE.read_text(encoding="utf-8")!r}, names)
+uids = [open(f'/proc/{{pid}}/status').read().split('Uid:')[1].split()[:4] for pid in names['others']()]
 for source in {sources!r}:
-    exec(source)
-line.sendall(json.dumps([BREACHES, uids]).encode())
+    exec(source, names)
+line.sendall(json.dumps([names['BREACHES'], uids]).encode())
 line.recv(1)
 """
     judge = "request(); peer = line(); peer.sendall(b'x'); step('test', peer.recv(100000).decode())"
