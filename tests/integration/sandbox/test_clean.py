@@ -150,6 +150,30 @@ def test_a_further_request_meets_nothing_of_the_last_one(workshop: Workshop, suc
             container.run(request, on_progress=None, cancel=never)
 
 
+def test_a_further_request_is_counted_by_itself(workshop: Workshop) -> None:
+    """Processor time from its own beginning; a peak of memory only where no earlier request had a higher one."""
+    judge = "payload = request(); peer = line(); peer.sendall(payload['mib'].to_bytes(4)); peer.recv(1)"
+    worker = """
+used = bytearray(int.from_bytes(line.recv(4)) << 20)
+while time.process_time() < len(used) / (1 << 28):
+    pass
+line.sendall(b'k')
+line.recv(1)
+"""
+    with workshop.engine.start(workshop.spec(workshop.pair_boot(judge, worker))) as container:
+        outcomes = []
+        for mib in (256, 1, 384):
+            request = PairRequest(payload={"mib": mib}, stay_open=True)
+            report = container.run(request, on_progress=None, cancel=threading.Event())
+            assert report.is_clean, report
+            outcomes.append(report.outcome)
+    first, second, third = outcomes
+    assert None not in (first.cpu_ns, second.cpu_ns)
+    assert second.cpu_ns < first.cpu_ns  # type: ignore[operator]
+    assert second.peak_memory_bytes is None
+    assert third.peak_memory_bytes > first.peak_memory_bytes > 256 << 20  # type: ignore[operator]
+
+
 def test_after_a_judge_that_failed_there_is_no_further_request(workshop: Workshop) -> None:
     """Whatever is asked for: what broke one request must not meet another."""
     with workshop.engine.start(workshop.spec(workshop.pair_boot(_SUCCESSIVE_JUDGE, _WORKER))) as container:
