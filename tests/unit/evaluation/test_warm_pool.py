@@ -381,3 +381,18 @@ def test_a_used_container_waits_for_a_moment(engine: FakeEngine, make: Callable[
     pool.close()
     assert last.closed
     assert engine.containers[-1] is last
+
+
+def test_after_a_used_container_the_next_one_is_started_at_once(
+    engine: FakeEngine, make: Callable[[int], WarmPool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When what followed in it has computed all; before that nothing is started beside it."""
+    pool = make(1)
+    used = serve(pool)
+    monkeypatch.setattr(warm_pool, "IDLE_S", 1000.0)
+    pool.release("cpu0", SPEC)
+    assert take(pool, SPEC, OWNER) is used
+    time.sleep(0.05)
+    assert len(engine.containers) == 1
+    pool.replace_last("cpu0")
+    eventually(lambda: pool.counts()["cpu0"] == 1)
