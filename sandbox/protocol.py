@@ -6,7 +6,7 @@ A frame is a 4-byte big-endian length and that many bytes of UTF-8 JSON: one obj
 Daemon to container: one `request`. If it announces a build archive, that archive follows in `archive` frames. While a
 judge works, the daemon may send any number of `reading` frames with the state of the devices. The daemon keeps stdin
 open until it has the `end` frame and has read the cgroup's counters. An earlier end of file means that the daemon is
-gone; then init ends the container. After the `end` frame, with `ok`, of a `successive` request it may send a further
+gone; then init ends the container. After the `end` frame, with `ok`, of a `stay_open` request it may send a further
 request within a minute, whose report follows likewise without `ready`.
 
 Container to daemon, in this order: `imported` once, if it has yet to get its own cores; `ready` once, before init reads
@@ -289,6 +289,8 @@ class PairRequest(_Request):
     archive_bytes: int = 0
     #: Whether the judge may ask for further workers, one after the other, each in the place of the last.
     successive: bool = False
+    #: Whether a further request may follow, which gets new processes in a container that was emptied.
+    stay_open: bool = False
     #: As in StepsRequest, if the judge accepted every mode; packed after its end.
     keep: tuple[str, ...] = ()
     #: Of a successive request: the parts of the archive in their order, name -> size. Each is an archive of its own,

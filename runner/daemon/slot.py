@@ -1,7 +1,8 @@
 """A slot: its jobs, and the thread that takes a claimed job, has it evaluated, and submits the outcome.
 
 Owns the rule which end of an evaluation becomes which outcome. Must not write: the writer takes the outcome, and the
-slot is free at once.
+slot is free at once. After a public run it waits for a moment until that is written: the secret run may then be claimed
+before any other job, and gets what is kept for it here.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from runner.daemon.leases import Lease, LeaseKeeper, StopReason
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.writer import Cancelled, Failed, Outcome, OutcomeWriter, Released
 from runner.daemon.receipts import with_receipt
+from runner.evaluation import secret
 
 _log = get_logger(__name__)
 
 #: How often a slot without a job checks its stop event; a nudge is faster.
 LOOK_S: Final = 5.0
+#: The longest wait for the commit of a public run.
+COMMIT_WAIT_S: Final = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +127,9 @@ class SlotWorker:
                 # The result stands, whatever broke while its container was removed.
                 return
         else:
+            # Nothing is kept on a device.
+            if secret.precedes(job) and not self.slot.devices:
+                self._writer.wait_until_over(job, COMMIT_WAIT_S)
             return
         self._publisher.forget_progress(job)
         _log.info(what, run_s=round(time.monotonic() - started_s, 3))

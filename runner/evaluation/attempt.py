@@ -100,14 +100,16 @@ class Attempt:
         #: Whether the build is what compilers left in the submission's public run.
         self._has_caches = False
         self._kept: BuildArchive | None = None
-        #: Removes the used containers.
+        #: Whether the result is final, and accepted.
+        self._accepted = False
+        #: Removes the used containers, or puts them away.
         self._used = ExitStack()
 
     @contextmanager
     def run(self) -> Iterator[JobResult]:
         """The result, for the block.
 
-        The container is removed when the block has been left, which takes a while.
+        The container is removed when the block has been left, which takes a while, or kept for what follows.
 
         Raises:
             CancelledByRequest: it was cancelled and its container is gone.
@@ -115,7 +117,7 @@ class Attempt:
             EvaluationError: container or harness broke in a way that nothing evaluated can have caused.
         """
         kind, builds = self._kind, self._resources.builds
-        if isinstance(self._context, SubmissionContext) and secret.gives_caches(self._context.job):
+        if isinstance(self._context, SubmissionContext) and secret.precedes(self._context.job):
             builds.drop_caches(self._context)
         beside = builds.workers > 0
         if beside:
@@ -133,7 +135,8 @@ class Attempt:
                         self._used.close()
                         self._builds = {}
                         result = self._decide()
-                    self._keep_caches(result)
+                    self._accepted = result.verdict is Verdict.ACCEPTED
+                    self._keep_caches()
                 yield result
                 return
         yield result
@@ -147,12 +150,8 @@ class Attempt:
     def _account(self) -> Spent:
         return replace(self._spent, elapsed_ns=time.monotonic_ns() - self._context.started_ns)
 
-    def _keep_caches(self, result: JobResult) -> None:
-        if (
-            self._kept is not None
-            and result.verdict is Verdict.ACCEPTED
-            and isinstance(self._context, SubmissionContext)
-        ):
+    def _keep_caches(self) -> None:
+        if self._kept is not None and self._accepted and isinstance(self._context, SubmissionContext):
             self._resources.builds.keep_caches(self._context, self._kept)
 
     # -- build ---------------------------------------------------------------------------------------------------
@@ -165,7 +164,7 @@ class Attempt:
             EngineUnavailableError: no engine answers.
         """
         cache, began_ns = self._resources.builds, time.monotonic_ns()
-        if isinstance(self._context, SubmissionContext) and secret.takes_caches(self._context.job):
+        if isinstance(self._context, SubmissionContext) and secret.follows(self._context.job):
             left = cache.caches(self._context)
             if left is not None:
                 self._builds, self._has_caches = {0: (left, 0)}, True
@@ -224,7 +223,7 @@ class Attempt:
             # Remove the container first: only then is everything on the device left over.
             self._used.close()
             run = replace(run, gone_ns=time.monotonic_ns())
-        else:
+        elif plan.kept_for is None or not _may_be_accepted(run.report):
             # The next container imports while this one is removed and a job is claimed.
             self._resources.warm_pool.replace_last(slot.name)
         if slot.devices:
@@ -292,6 +291,7 @@ class Attempt:
                 archive=archive,
                 kept=kept,
                 messages=messages,
+                may_keep=lambda: plan.alone or self._accepted,
             )
             report, ready_ns = self._used.enter_context(executed)
         ended_ns = time.monotonic_ns()
@@ -319,13 +319,15 @@ def execute(
     archive: BuildArchive | JoinedArchives | None = None,
     kept: BuildArchive | None = None,
     messages: MessageQueue | None = None,
+    may_keep: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[ContainerReport, int]]:
-    """Run a request in a fresh container; in a waiting one of the slot, if it fits; in one that its batch has used.
+    """Run a request in a fresh container; in a waiting one of the slot, if it fits; in one that the plan follows.
 
     `kept` gets what the request asks to keep; None: nothing is asked for.
     The block gets the report, and when the container was ready for the request, on the monotonic clock in nanoseconds.
     A container that has finished its report is removed when the block has been left, because the removal takes longer
-    than everything else after a report. Every other container is gone when the block begins.
+    than everything else after a report. It is kept instead for whom the plan says, if `may_keep` says so then. Every
+    other container is gone when the block begins.
 
     Raises:
         CancelledByRequest, EngineUnavailableError, EvaluationError: as `Attempt.run`.
@@ -334,7 +336,8 @@ def execute(
     with ExitStack() as used:
 
         def put_away(container: Container) -> None:
-            resources.warm_pool.put_away(slot.name, plan.spec, container, batch_id=plan.batch_id)
+            owner = plan.kept_for if may_keep() else None
+            resources.warm_pool.put_away(slot.name, plan.spec, container, owner=owner)
 
         def converse(container: Container) -> tuple[ContainerReport, int]:
             begun_ns = time.monotonic_ns()
@@ -348,14 +351,13 @@ def execute(
                     archive=archive,
                     receive=kept,
                     messages=messages,
-                    stay_open=plan.batch_id is not None,
                 )
                 if report.outcome.ending is Ending.COMPLETED:
                     used.push(removal.pop_all())
             return report, begun_ns
 
         try:
-            warm = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel, batch_id=plan.batch_id)
+            warm = resources.warm_pool.take(slot.name, plan.spec, cancel=cancel, owner=plan.follows)
             metrics.container_taken(warm=warm is not None)
             exchange = None if warm is None else converse(warm)
             if warm is not None and exchange is not None and _had_ended_before(warm, exchange[0], slot.name):
@@ -378,9 +380,9 @@ def execute(
 def _request(plan: Plan, archive: BuildArchive | JoinedArchives | None, kept: BuildArchive | None) -> Request:
     """The plan's request, with an archive, and with what to keep if there is a place for it."""
     request = plan.request if kept is not None else replace(plan.request, keep=())
-    if archive is None:
-        return request
-    return replace(plan.built_request or request, archive_bytes=archive.size_bytes)
+    if archive is not None:
+        request = replace(plan.built_request or request, archive_bytes=archive.size_bytes)
+    return replace(request, stay_open=True) if isinstance(request, PairRequest) and plan.kept_for else request
 
 
 def _forward(on_progress: OnProgress | None) -> Callable[[str, int, int], None] | None:
@@ -419,13 +421,13 @@ def judge_readings(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> 
 def _had_ended_before(container: Container, report: ContainerReport, slot: str) -> bool:
     """Whether a waiting container's end may have come before the request: no verdict, and another one is tried.
 
-    It was gone, which is the engine's fault; or it had served other groups and met a limit, or broke.
+    It was gone, which is the engine's fault; or it had served another request and met a limit, or broke.
     """
     ending, detail = report.outcome.ending, report.outcome.detail
     if container.requests > 1:
-        repeated = not container.is_open and ending not in {Ending.CANCELLED, Ending.DEADLINE}
+        repeated = not report.is_clean and ending not in {Ending.CANCELLED, Ending.DEADLINE}
         if repeated:
-            _log.info("group_repeated", slot=slot, requests=container.requests, ending=ending, detail=detail)
+            _log.info("request_repeated", slot=slot, requests=container.requests, ending=ending, detail=detail)
         return repeated
     dead = ending is Ending.DIED and not report.steps and not report.outcome.oom_kills
     if dead:
@@ -437,3 +439,9 @@ def _broke_before_submission(report: ContainerReport) -> bool:
     """Whether a container broke before the submission reported anything: perhaps its build archive is bad."""
     broke = report.ok is False or report.outcome.ending in {Ending.DIED, Ending.BAD_REPORT}
     return broke and not report.steps and report.author_exit is None
+
+
+def _may_be_accepted(report: ContainerReport) -> bool:
+    """Whether the judge accepted everything, and the container is as it was; the daemon's own checks follow."""
+    accepted = all(step.judged is not None and step.judged.verdict == Verdict.ACCEPTED for step in report.steps)
+    return report.is_clean and accepted

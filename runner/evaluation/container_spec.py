@@ -6,12 +6,14 @@ Owns what every container of a GPU type has in common. Must not know the submiss
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from runner.base.gpu_types.model import GpuType
 from runner.base.model import Device, Job, Slot
 from runner.devices.vendors import SUPPORTED
 from runner.evaluation.context import Environment, Place
 from runner.task_format.case_memory import tensor_bytes
+from sandbox.policy.checks import GVISOR
 from sandbox.spec import (
     Boot,
     DeviceDriver,
@@ -38,6 +40,9 @@ CACHES = {
 }
 #: Added to the sum of the programs' own limits: imports, file transfer, killing. The inner limits always end first.
 WALL_MARGIN_S = 60.0
+#: Whose requests may follow each other in one container, with its id: groups of a batch, or the public and the secret
+#: run of a submission.
+ContainerOwner = tuple[Literal["batch", "submission"], int]
 #: Process of the built-in harness -> the module with its `main`.
 _HARNESS_MODULES = {
     **MODULES,
@@ -114,6 +119,14 @@ def make_spec(place: Place, boot: Boot, *, wall_s: float, labels: Mapping[str, s
         labels={**labels, SLOT_LABEL: slot.name},
         runtime=gpu.runtime,
     )
+
+
+def may_share(place: Place) -> bool:
+    """Whether requests may follow each other in one container there.
+
+    A device is inspected when a container is gone. What outlives processes under gVisor has not been looked at.
+    """
+    return not place.slot.devices and place.gpu.runtime not in GVISOR
 
 
 def _path(python: str) -> str:

@@ -187,10 +187,10 @@ class Evaluator:
     def evaluate(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None = None
     ) -> Iterator[JobResult]:
-        """Evaluate a job on a slot, which evaluates no other job meanwhile, in a container that saw no other batch.
+        """Evaluate a job on a slot, which evaluates no other job meanwhile, in a container that saw no other owner's.
 
         The block gets the result as soon as it is final. Its container is removed when the block has been left, unless
-        a further group of the batch may follow.
+        a further group of the batch, or the submission's secret run, may follow in it.
 
         Args:
             job: the claimed job.

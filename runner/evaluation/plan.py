@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from runner.evaluation.container_spec import WALL_MARGIN_S, make_spec, pair_boot
+from runner.evaluation.container_spec import WALL_MARGIN_S, ContainerOwner, make_spec, pair_boot
 from runner.evaluation.context import Place
 from runner.evaluation.speed_of_light import SpeedOfLight
 from sandbox.protocol import PairRequest, Request
@@ -27,8 +27,10 @@ class Plan:
     built_request: Request | None = None
     #: Whether its container must be gone, or empty, before anything else runs on the slot, even of the same job.
     alone: bool = False
-    #: The batch whose next groups may use the container, too; None: the request is its only one.
-    batch_id: int | None = None
+    #: Whose further requests may follow in the container; None: this one is its last.
+    kept_for: ContainerOwner | None = None
+    #: Whose used container this one may have; None: nobody's.
+    follows: ContainerOwner | None = None
     #: Names of the rows of `leaderboard.runs`, in order. Each is that of a step, or of one in `shared`.
     run_names: tuple[str, ...] = ()
     #: Rows that a step of another name reports, too: the timed calls of a ranked job are its benchmark's as well.

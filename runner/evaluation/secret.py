@@ -71,16 +71,17 @@ def run_of(job: Job) -> str:
     return _NAMES[job.secret]
 
 
-def gives_caches(job: Job) -> bool:
-    """Whether its submission's secret run gets what compilers left in this run's caches.
+def precedes(job: Job) -> bool:
+    """Whether a secret run of its submission follows when it is accepted.
 
-    The other way nothing goes: a secret run saw hidden cases.
+    That one gets what compilers left in this run's caches, and may get its container, emptied. The other way nothing
+    goes: a secret run saw hidden cases.
     """
     return not job.secret and job.mode is Mode.LEADERBOARD
 
 
-def takes_caches(job: Job) -> bool:
-    """Whether it gets what its submission's public run left, if that ran on this host."""
+def follows(job: Job) -> bool:
+    """Whether it follows a public run of its submission."""
     return job.secret and job.mode is Mode.LEADERBOARD
 
 

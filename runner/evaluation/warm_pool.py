@@ -1,8 +1,8 @@
 """Started containers, torch imported, that wait for jobs.
 
-Owns the waiting containers, a few per slot. Each is used once or thrown away, never cleaned: it has not seen a byte of
-any submission. A container waits only once its judge has said that all is imported and quiet. A container is used only
-for the spec it was started with: GPU type, image, limits, devices, programs.
+Owns the waiting containers, a few per slot. None has seen a byte of any submission. A container waits only once its
+judge has said that all is imported and quiet. A container is used only for the spec it was started with: GPU type,
+image, limits, devices, programs.
 
 Importing costs one core more than a second of work. Where the host has as many cores that no slot uses as a slot has,
 containers import on those, beside jobs. They get the slot's cores, on which judge and worker start, when no submission
@@ -10,8 +10,9 @@ runs there. On other hosts containers are started only while no submission runs 
 cores. If a job finds none waiting, one for the next job is started beside its own. Thus a slot that is never free gets
 some, too. A container on the slot's cores that is still starting when a job takes another one is removed.
 
-One exception: a container that has served a group waits IDLE_S for the next group of the same batch. For that one init
-removes what the last one left, and starts new processes. Any other job gets another container.
+A used container is thrown away, or waits IDLE_S for what may follow in it: the next group of its batch, or the secret
+run of its submission. For that one init removes what the last one left, and starts new processes. Any other job gets
+another container.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field, replace
 
 from runner.base.logs import get_logger
 from runner.devices.quarantine import Quarantine
-from runner.evaluation.container_spec import SLOT_LABEL
+from runner.evaluation.container_spec import SLOT_LABEL, ContainerOwner
 from sandbox.errors import EngineRefused, SandboxError
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.policy.checks import GVISOR
@@ -35,7 +36,7 @@ from sandbox.spec import DeviceDriver, SandboxSpec
 IDLE_S = 1.0
 #: The longest time until judge and worker have imported torch and are quiet. One that takes longer is thrown away.
 PREPARE_S = 120.0
-#: Requests of one batch that a container serves at most.
+#: Requests that a container serves at most.
 MOST_REQUESTS = 32
 #: After a failed start, until the next try; a job that arrives meanwhile starts its own and gets the error.
 RETRY_S = 10.0
@@ -51,8 +52,8 @@ class _WarmContainer:
     slot: str
     spec: SandboxSpec
     container: Container
-    #: The batch whose groups have used it; None: it is unused.
-    batch_id: int | None = None
+    #: Who has used it; None: it is unused.
+    owner: ContainerOwner | None = None
 
 
 @dataclass(kw_only=True)
@@ -61,7 +62,7 @@ class _SlotPool:
 
     spec: SandboxSpec
     containers: list[_WarmContainer] = field(default_factory=list)
-    #: One that has served a group.
+    #: A used one.
     kept: _WarmContainer | None = None
     #: How many containers are being started for this slot right now.
     starting: int = 0
@@ -111,10 +112,10 @@ class WarmPool:
                 self._keeper.start()
             self._changed.notify_all()
 
-    def put_away(self, slot: str, spec: SandboxSpec, container: Container, *, batch_id: int | None) -> None:
-        """Keep a used container for the next group of a batch, if it is open; else remove it."""
-        kept = _WarmContainer(slot=slot, spec=spec, container=container, batch_id=batch_id)
-        if batch_id is not None and container.is_open and container.requests < MOST_REQUESTS:
+    def put_away(self, slot: str, spec: SandboxSpec, container: Container, *, owner: ContainerOwner | None) -> None:
+        """Keep a used container for the owner's next request, if it is open; else remove it."""
+        kept = _WarmContainer(slot=slot, spec=spec, container=container, owner=owner)
+        if owner is not None and container.is_open and container.requests < MOST_REQUESTS:
             with self._changed:
                 place = self._pools.get(slot)
                 if place is not None and not self._closed:
@@ -134,11 +135,11 @@ class WarmPool:
                 self._changed.notify_all()
 
     def take(
-        self, slot: str, spec: SandboxSpec, *, cancel: threading.Event, batch_id: int | None = None
+        self, slot: str, spec: SandboxSpec, *, cancel: threading.Event, owner: ContainerOwner | None = None
     ) -> Container | None:
         """A waiting container of the slot that fits `spec`, or None; the slot is busy from now on.
 
-        One that has served a group is for a group of the same batch alone. None also when `cancel` is set while a
+        A used one is for its owner alone, and only as the next one of the slot. None also when `cancel` is set while a
         starting container is waited for.
 
         Job labels and the wall-clock limit are not compared: a waiting container cannot know the first, and the second
@@ -150,13 +151,13 @@ class WarmPool:
                 return None
             place.busy = True
             kept, place.kept = place.kept, None
+            if kept is not None:
+                place.not_before_s = 0.0
         if kept is not None:
-            if batch_id is not None and kept.batch_id == batch_id and _comparable(kept.spec) == _comparable(spec):
+            if owner is not None and kept.owner == owner and _comparable(kept.spec) == _comparable(spec):
                 return kept.container
             self._remove([kept])
         with self._changed:
-            if kept is not None:
-                place.not_before_s = 0.0
             if not place.containers and _comparable(place.spec) == _comparable(spec):
                 # A container that is starting is ready sooner than one that the job would start.
                 place.awaited = True

@@ -19,7 +19,7 @@ from sandbox import protocol
 from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError
 from sandbox.host.attach import STDERR, Attachment
 from sandbox.host.build_archive import BuildArchive, JoinedArchives
-from sandbox.host.cgroup import CgroupReader
+from sandbox.host.cgroup import CgroupReader, Counters
 from sandbox.spec import Ending, Outcome, SandboxSpec
 
 #: Longest delay until a cancellation takes effect.
@@ -54,8 +54,10 @@ class ContainerReport:
     #: From the `end` frame: what of the author's ended the judge's process, if anything did.
     author_exit: protocol.AuthorExit | None = None
     outcome: Outcome
-    #: The container as checked before the request was sent (`sandbox.policy.hardening.attested`).
+    #: The container as checked when it started, before its first request (`sandbox.policy.hardening.attested`).
     attested: Mapping[str, Any]
+    #: Whether it is complete, and no limit of the container was met.
+    is_clean: bool = False
 
 
 @dataclass(kw_only=True)
@@ -297,15 +299,14 @@ class Container:
         archive: BuildArchive | JoinedArchives | None = None,
         receive: BuildArchive | None = None,
         messages: MessageQueue | None = None,
-        stay_open: bool = False,
     ) -> ContainerReport:
         """Send the request and receive the report.
 
         `wall_s`: time limit; None: the spec's limits.wall_s. A container that was started before its job was known gets
         the job's limit here. `cancel`: takes effect within CANCEL_POLL_S. `archive`: sent after the request, which
         announces its size. `receive`: gets the archive that comes back; it is complete only if the report is.
-        `messages`: frames to send while the request is worked on. `stay_open`: a further request may follow a
-        successive one within a minute, if the report was complete and no limit of the container was met.
+        `messages`: frames to send while the request is worked on. After a `stay_open` request a further one may follow
+        within a minute, if the report was complete and no limit of the container was met.
 
         Whatever happens in the container is an ending in the outcome, not an exception. Exceptions of `on_progress`
         propagate.
@@ -317,7 +318,9 @@ class Container:
             raise EngineRefused(f"container {self.id[:12]}: it takes no further request, it has had {self.requests}")
         self.is_open = False
         self.requests += 1
+        earlier = Counters()
         if self.requests > 1:
+            earlier = self._counters.read()
             decoder = protocol.Decoder(max_total_bytes=self.spec.limits.report_bytes)
             self._received = _ReceivedReport(decoder=decoder, facts=self._received.facts)
         try:
@@ -334,9 +337,10 @@ class Container:
         ending, detail = self._converse(outgoing, cancel, self.spec.limits.wall_s if wall_s is None else wall_s)
         counters = self._counters.read()
         last = self._received.end
+        completed = ending is Ending.COMPLETED and last is not None and last.ok
+        is_clean = completed and counters.oom_kills == 0 and not counters.pids_denied
         if ending is Ending.COMPLETED:
-            ok = last is not None and last.ok
-            self.is_open = stay_open and ok and counters.oom_kills == 0 and not counters.pids_denied
+            self.is_open = is_clean and isinstance(request, protocol.PairRequest) and request.stay_open
             if not self.is_open:
                 self._attachment.close_stdin()
         else:
@@ -362,12 +366,13 @@ class Container:
                 exit_code=None if end is None else end.exit_code,
                 oom_kills=oom_kills,
                 pids_denied=counters.pids_denied,
-                peak_memory_bytes=counters.peak_memory_bytes,
-                cpu_ns=counters.cpu_ns,
+                peak_memory_bytes=_peak_since(earlier.peak_memory_bytes, counters.peak_memory_bytes),
+                cpu_ns=None if counters.cpu_ns is None else counters.cpu_ns - (earlier.cpu_ns or 0),
                 wall_ns=wall_ns,
                 detail=detail,
             ),
             attested=self.attested,
+            is_clean=is_clean,
         )
 
     def _force_end(self, detail: str | None) -> str | None:
@@ -464,3 +469,8 @@ class Container:
         self._counters.close()
         self._remove()
         self._closed = True
+
+
+def _peak_since(earlier: int | None, now: int | None) -> int | None:
+    """The peak of a request; None: not known, since an earlier request of the container had a higher one."""
+    return now if earlier is None or now is None or now > earlier else None

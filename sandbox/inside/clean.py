@@ -1,4 +1,4 @@
-"""Removes everything that a worker left behind: files, access lists, and objects of System V that outlive processes.
+"""Removes everything that a worker left behind: files, access lists, message queues, and objects of System V.
 
 A later worker of the same container must find nothing of an earlier one's. Runs when none of the worker's processes is
 left. Directories may be nested so deeply that no path reaches their end, and may forbid their owner everything. So a
@@ -12,6 +12,7 @@ Standard library only: this runs inside the container.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -24,12 +25,13 @@ from sandbox.inside.boot import JUDGE, TMP, WORK, BootConfig
 from sandbox.inside.process import Account, HelperError, InitError, Reaper, run_as
 
 #: Where a worker can write, and the mode that the directory itself gets back; None: it belongs to root.
-_PLACES = ((WORK, 0o700), (TMP, 0o1777), ("/dev/shm", None))  # noqa: S108 the container's own
+_PLACES = ((WORK, 0o700), (TMP, 0o1777), ("/dev/shm", None), ("/dev/mqueue", None))  # noqa: S108 the container's own
 #: Where only the judge's user can write, likewise.
 _JUDGE_PLACE = (JUDGE, 0o700)
 _SHARED_MEMORY = Path("/proc/sysvipc/shm")
 _SEMAPHORES = Path("/proc/sysvipc/sem")
 _IPC_RMID = 0
+_FS_IOC_SETFLAGS = 0x40086602
 #: Of a directory that is about to be removed: the other user must get at what it holds.
 _OPEN = 0o777
 #: What a pass may say: a number and a path.
@@ -90,9 +92,22 @@ def remove_all(places: Sequence[tuple[str, int | None]]) -> tuple[int, str]:
         with suppress(PermissionError):
             if mode is not None and not children:
                 Path(place).chmod(mode)
+        _reset(place)
     removed += remove_system_v()
     left += [f"{table} {number}" for table in (_SHARED_MEMORY, _SEMAPHORES) for number in _ids(table)]
     return removed, next(iter(left), "")
+
+
+def _reset(place: str) -> None:
+    """Take back times and flags of a directory that its owner may have set."""
+    with suppress(OSError):
+        os.utime(place)
+    with suppress(OSError):
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.ioctl(descriptor, _FS_IOC_SETFLAGS, bytes(8))
+        finally:
+            os.close(descriptor)
 
 
 def empty(top: str) -> int:

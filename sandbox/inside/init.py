@@ -4,7 +4,7 @@ Theory of operation. The engine starts init as uid 0 with a boot document as arg
 SETGID and KILL, no new privileges, the seccomp profile and a read-only root. It sends `ready` with its observations of
 the container. Init reads one request and its build archive, runs the request (`pair`, `steps`) and sends `end`. Then it
 waits until the daemon closes stdin, so that the daemon can still read the cgroup's counters. If stdin closes earlier,
-the daemon is gone, and init ends the container. After a `successive` request that ended well, the daemon may send a
+the daemon is gone, and init ends the container. After a `stay_open` request that ended well, the daemon may send a
 further one instead: init then removes what the last one left, and starts new processes for it.
 
 Init must not run a submission's code or import torch, and must treat what a submission wrote as bytes. It is

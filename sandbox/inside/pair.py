@@ -7,9 +7,9 @@ the judge's account. When one worker ends, all are killed.
 A `successive` request gets its workers one after the other: the judge's `spawn` frames ask for them. Before each, all
 processes of the last one are killed and waited for, and its files are removed, so no submission meets another's. The
 build archive of such a request has parts. An `unpack` frame of the judge names the part of the worker that is there,
-before it runs any of its submission. Each worker gets one part at most, and each part is unpacked once. A further
-request gets a new judge and new workers of the same template, when all processes of the last one are dead and its files
-are removed.
+before it runs any of its submission. Each worker gets one part at most, and each part is unpacked once.
+After a `stay_open` request a further one gets a new judge and new workers of the same template, when all processes of
+the last one are dead and its files are removed.
 A request may ask for files that the worker leaves behind. They are packed when judge and worker are dead, if the judge
 accepted every mode.
 
@@ -91,7 +91,7 @@ class Pair:
         self._requested = False
         self._incoming = IncomingRequest()
         self._worker_reported = False
-        self._successive = False
+        self._successive = self._stay_open = False
         #: Parts of the archive that no worker has had, and whether the worker that is there has had one.
         self._archives: dict[str, bytes] = {}
         self._unpacked = False
@@ -111,7 +111,7 @@ class Pair:
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         #: stdin, stdout and stderr of every worker; kept open until the number of workers is known.
-        self._worker_fds = (os.open(os.devnull, os.O_RDONLY), out_write, err_write)
+        self._worker_fds = [os.open(os.devnull, os.O_RDONLY), out_write, err_write]
         #: Says after the judge's end whose code ran in it.
         self._author_page = os.memfd_create("author page")
         os.ftruncate(self._author_page, protocol.AUTHOR_PAGE_BYTES)
@@ -230,13 +230,17 @@ class Pair:
 
     def _no_more_workers(self) -> None:
         """Close what only the start of workers needs."""
-        self._ranks_line.close()
-        for fd in self._worker_fds:
-            os.close(fd)
-        if self._template is not None:
-            # A submission reaches its worker only after this. Where workers follow each other the template stays, as
-            # unreachable for them as init.
+        self._close_lines()
+        if self._template is not None and not self._stay_open:
+            # A submission reaches its worker only after this. Where workers or requests follow each other the template
+            # stays, as unreachable for them as init.
             self._template.close()
+
+    def _close_lines(self) -> None:
+        """Close the socket to the judge, and the streams of every worker, which their processes have."""
+        self._ranks_line.close()
+        while self._worker_fds:
+            os.close(self._worker_fds.pop())
 
     def serve(self) -> Pair | None:
         """Forward frames until the judge has exited with 0; return what serves a further request, if there may be one.
@@ -255,7 +259,7 @@ class Pair:
                 key.data()
             self._report_worker()
         self._finish()
-        return self if self._successive else None
+        return self if self._stay_open else None
 
     def serve_next(self, incoming: IncomingRequest) -> Pair | None:
         """Serve a further request with new processes, which meet nothing of this one's.
@@ -272,10 +276,10 @@ class Pair:
         return following.serve()
 
     def _close(self) -> None:
-        """Close all descriptors of a successive request but those of the template."""
+        """Close all descriptors of a request but those of the template."""
         self._selector.close()
-        self._ranks_line.close()
-        for fd in (self._judge_in, self._judge_out, self._judge_err, self._author_page, *self._worker_fds):
+        self._close_lines()
+        for fd in (self._judge_in, self._judge_out, self._judge_err, self._author_page):
             os.close(fd)
 
     def _finish(self) -> None:
@@ -336,7 +340,7 @@ class Pair:
         if request.ranks is not None and not 1 <= request.ranks <= MAX_RANKS:
             raise InitError(f"request for {request.ranks} ranks, expected none, or 1 to {MAX_RANKS}")
         self._requested = True
-        self._successive, self._keep = request.successive, request.keep
+        self._successive, self._stay_open, self._keep = request.successive, request.stay_open, request.keep
         if self._successive:
             self._archives = split_archive(archive, request.archives)
         else:

@@ -1,10 +1,11 @@
 """The template: a process that has imported the libraries of judge, workers and rank checkers, its forks.
 
 Two imports of torch are most of what the start of a container costs. Init starts the template before any request is
-there, and it is gone before the worker gets the submission. It holds no request, file or secret, so a fork of it holds
-none. It runs with init's effective uid and capabilities, since each fork takes the uid of its own account. Its real uid
-is its own: where init kills the processes of a worker, the kernel also takes those that have init's real uid. Its forks
-become children of init: each is made by a process in between that ends at once.
+there. It is gone before the worker gets the submission, unless further workers or requests may follow. It holds no
+request, file or secret, so a fork of it holds none. It runs with init's effective uid and capabilities, since each fork
+takes the uid of its own account. Its real uid is its own: where init kills the processes of a worker, the kernel also
+takes those that have init's real uid. Its forks become children of init: each is made by a process in between that ends
+at once.
 
 Judge and worker share what a fork shares: the layout of their address spaces and the secrets of Python's and the C
 library's hash functions. Neither can read the other's memory. See docs/security.md.
@@ -55,7 +56,7 @@ _MAIN = (
 
 
 class Template:
-    """The template, as init sees it. Close it before a submission's code can run."""
+    """The template, as init sees it. Close it before a submission's code can run, unless it is needed afterwards."""
 
     def __init__(self, python: str, preload: str, *, env: Mapping[str, str], reaper: Reaper) -> None:
         """Start it. It runs the preload, which is Python code."""

@@ -1,7 +1,7 @@
 """Submit → committed result of a tiny vectoradd on the CPU type, beside the plain sequence of processes it replaces.
 
-Ours: `runner.submit` on a real PostgreSQL, the real daemon, one fresh container per job under the built-in harness
-(judge and worker, two uids). Mode leaderboard is both jobs, public and secret, each in its own container.
+Ours: `runner.submit` on a real PostgreSQL, the real daemon, a fresh container under the built-in harness (judge and
+worker, two uids). Mode leaderboard is both jobs, public and secret, one after the other in it.
 Plain: what KernelBot's runner does for one chain, on this machine, without container, queue or database: one
 pre-compile run of the submission, then one `python eval.py` per mode, with a KernelBot-format task of the same size.
 For mode leaderboard the public chain alone, which favours the plain side.

@@ -173,6 +173,16 @@ class OutcomeWriter:
         if closed:
             self._save(handed)
 
+    def wait_until_over(self, job: Job, timeout_s: float) -> None:
+        """Wait until nothing is left to do for an outcome, for so long at most."""
+        until_s = self._clock() + timeout_s
+        with self._lock:
+            while job.key in self._pending and not self._give_up.is_set() and not self._closed:
+                left_s = until_s - self._clock()
+                if left_s <= 0:
+                    return
+                self._room.wait(left_s)
+
     def nudge(self) -> None:
         """Make the threads, and slots that wait for room, check their events."""
         with self._lock:

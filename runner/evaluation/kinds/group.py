@@ -17,7 +17,7 @@ from runner.base.gpu_types.model import GpuType, Vendor
 from runner.base.model import Job, JobResult, Json, Verdict
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import REFUSED, BuildPlan, compiles, make_module_build_plan
-from runner.evaluation.container_spec import job_labels, make_spec, pair_boot
+from runner.evaluation.container_spec import ContainerOwner, job_labels, make_spec, may_share, pair_boot
 from runner.evaluation.context import GroupContext
 from runner.evaluation.kinds.kind import Builds, Run, Spent
 from runner.evaluation.plan import Plan
@@ -122,16 +122,17 @@ class Group:
         wall_s = min(_MARGIN_S + 2 * (count + 1) * timeout_s, context.max_run_s)
         boot, labels = pair_boot(context.environment), job_labels(context.job)
         spec = make_spec(context, boot, wall_s=wall_s, labels=labels)
-        return Plan(spec=spec, request=request, alone=True, batch_id=self._batch_of_container())
+        owner = self._owner_of_container()
+        return Plan(spec=spec, request=request, alone=True, kept_for=owner, follows=owner)
 
-    def _batch_of_container(self) -> int | None:
-        """The batch whose groups share a container; None: this group has its own.
+    def _owner_of_container(self) -> ContainerOwner | None:
+        """The batch, whose groups share a container; None: this group has its own.
 
-        A device is inspected when a container is gone. A group that has failed is tried again in another container.
+        A group that has failed is tried again in another container.
         """
         job = self.context.job
-        separate = self._group is None or self._group.settings.separate_containers
-        return None if separate or self.context.slot.devices or job.failures else job.batch_id
+        separate = self._group is None or self._group.settings.separate_containers or job.failures
+        return None if separate or not may_share(self.context) else ("batch", job.batch_id)
 
     def heard(self, run: Run) -> None:
         """Keep the results of a container."""

@@ -20,7 +20,7 @@ from runner.base.model import Artifact, FinalJob, JobResult, Json, Mode, RunReco
 from runner.evaluation import secret
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import BuildPlan, compile_steps, make_build_plan, should_build
-from runner.evaluation.container_spec import CACHES, WALL_MARGIN_S, job_labels, make_spec
+from runner.evaluation.container_spec import CACHES, WALL_MARGIN_S, ContainerOwner, job_labels, make_spec, may_share
 from runner.evaluation.context import SubmissionContext
 from runner.evaluation.kinds.kind import Builds, Run, Spent
 from runner.evaluation.mode_result import ModeResult
@@ -40,7 +40,7 @@ from runner.task_format.case_memory import require_fit
 from runner.task_format.model import Case, CuConfig, Harness, Ranking
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport
-from sandbox.protocol import Request, Step, StepResult
+from sandbox.protocol import PairRequest, Request, Step, StepResult
 from sandbox.spec import Boot
 from tasks.harness.judge.request import ModeRequest
 from tasks.harness.judge.stopping import Timing
@@ -136,6 +136,7 @@ class Submission(ABC):
             self._refuse_what_is_not_emulated()
         asked = self.requests([mode for mode in modes if mode.name not in shared], compile_steps(context))
         wall_s = min(asked.budget_s + WALL_MARGIN_S, context.max_run_s)
+        owner = self._container_owner() if isinstance(asked.request, PairRequest) else None
         return Plan(
             spec=make_spec(context, asked.boot, wall_s=wall_s, labels=job_labels(context.job)),
             request=asked.request,
@@ -144,7 +145,19 @@ class Submission(ABC):
             shared=shared,
             case_counts={mode.name: len(mode.cases) for mode in modes},
             speeds_of_light={name: lights for name in run_names if name in ("benchmark", "leaderboard")},
+            kept_for=owner if secret.precedes(context.job) else None,
+            # One that has failed is tried again in another container.
+            follows=owner if secret.follows(context.job) and not context.job.failures else None,
         )
+
+    def _container_owner(self) -> ContainerOwner | None:
+        """The submission, whose public and secret run may share a container; None: each has its own.
+
+        The network inside, which several ranks have, remembers connections.
+        """
+        context = self.context
+        shared = may_share(context) and not context.task.multi_gpu
+        return ("submission", context.job.submission) if shared else None
 
     def _modes(self, lights: Sequence[SpeedOfLight]) -> tuple[ModeRequest, ...]:
         context, job, task = self.context, self.context.job, self.context.task
@@ -206,7 +219,7 @@ class Submission(ABC):
     @property
     def keep(self) -> tuple[str, ...]:
         """Folders to keep of the run: the compilers' caches, where the submission's secret run is to get them."""
-        gives = secret.gives_caches(self.context.job) and not self.is_compiled
+        gives = secret.precedes(self.context.job) and not self.is_compiled
         return tuple(CACHES.values()) if gives else ()
 
     @property

@@ -1,4 +1,4 @@
-"""Attacks from one candidate on the next one of its group or batch; containers without the defence, as their control.
+"""Attacks from one worker on the next one of its container; containers without the defence, as their control.
 
 Each attack is a text that looks for what an equal candidate has left, and then leaves it. It raises an error that says
 so if it has met something. Two equal candidates make a case, whatever their order is.
@@ -13,7 +13,7 @@ from unittest import mock
 
 from sandbox.policy import hardening, hostconfig
 
-_HEAD: Final = "import ctypes, os, pathlib, signal, sys, time\n"
+_HEAD: Final = "import ctypes, fcntl, os, pathlib, signal, sys, time\n"
 _TAIL: Final = "if met:\n    raise RuntimeError('met')\n"
 
 
@@ -49,6 +49,12 @@ _ATTACKS: Final[Mapping[str, str]] = {
         "rights = b''.join(struct.pack('<HHi', who, 7, -1) for who in (1, 4, 32))\n"
         "os.setxattr('/work', 'system.posix_acl_default', struct.pack('<I', 2) + rights)\n"
     ),
+    "times and flags of its directory": (
+        "mark = 1 << 61\nfd = os.open('/work', os.O_RDONLY)\nflags = fcntl.ioctl(fd, 0x80086601, bytes(8))\n"
+        "met = os.fstat(fd).st_atime_ns == mark or any(flags)\n"
+        "os.utime('/work', ns=(mark, mark))\nfcntl.ioctl(fd, 0x40086602, bytes([64, 0, 0, 0, 0, 0, 0, 0]))\n"
+    ),
+    "a message queue": "p = pathlib.Path('/dev/mqueue/left')\nmet = p.exists()\np.touch()\n",
     "a file in /tmp": _file("/tmp/left"),
     "a file in /dev/shm": _file("/dev/shm/left"),
     "a module that the next one imports": (
@@ -102,9 +108,21 @@ def attacks(good: str) -> Mapping[str, str]:
     return {name: f"{_HEAD}{text}{_TAIL}{good}" for name, text in _ATTACKS.items()}
 
 
+def all_at_once(good: str) -> str:
+    """All of them in one submission that is right, but those on caches, which its secret run is to get."""
+    texts = {name: _HEAD + text for name, text in _ATTACKS.items() if "cache" not in name}
+    # What it starts is called as it is itself, and would be killed.
+    last = "a process that kills the next one"
+    texts[last] = texts.pop(last)
+    return (
+        f"met = []\nfor _name, _text in {texts!r}.items():\n    _names = {{}}\n    exec(_text, _names)\n"
+        f"    if _names['met']:\n        met.append(_name)\nif met:\n    raise RuntimeError(f'met {{met}}')\n{good}"
+    )
+
+
 @contextmanager
 def without_cleaning() -> Iterator[None]:
-    """While inside: in containers, nothing is killed and nothing is removed between candidates and groups."""
+    """While inside: in containers, nothing is killed and nothing is removed between workers and requests."""
     create_body = hostconfig.create_body
 
     def relaxed_body(*given: Any, **more: Any) -> MutableMapping[str, Any]:  # noqa: ANN401 handed through

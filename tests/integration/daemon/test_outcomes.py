@@ -14,6 +14,8 @@ import pytest
 
 from runner.base.errors import StaleAttemptError
 from runner.base.model import Job, JobResult, JobState, Verdict
+from runner.daemon import slot
+from runner.daemon.outcomes.writer import OutcomeWriter
 from runner.store import Completion, Store
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.rig import JOBS, Gate, Rig
@@ -66,6 +68,43 @@ def test_a_slot_takes_the_next_job_while_its_last_result_cannot_be_committed(rig
     (view,) = rig.wait_done(first)
     assert (view.jobs[0].verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 1, 1)
     assert rig.spool.count == 0
+
+
+def test_a_secret_run_comes_before_the_next_submission(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slot waits until the public result is committed, and finds on it what the public run has left for it."""
+    waits, complete_all, wait = threading.Event(), Store.complete_all, OutcomeWriter.wait_until_over
+
+    def slow(store: Store, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError | None]:
+        rig.wait_for(lambda: waits.is_set() or not busy(rig), "the slot waits, or is free")
+        return complete_all(store, results)
+
+    def told(writer: OutcomeWriter, job: Job, timeout_s: float) -> None:
+        assert not job.secret
+        waits.set()
+        wait(writer, job, timeout_s)
+
+    monkeypatch.setattr(slot, "COMMIT_WAIT_S", PATIENCE_S)
+    monkeypatch.setattr(Store, "complete_all", slow)
+    monkeypatch.setattr(OutcomeWriter, "wait_until_over", told)
+    first, second = (rig.submit(mode="leaderboard") for _ in range(2))
+    rig.start()
+    views = rig.wait_done(first, second)
+    assert [job for job, _, _ in rig.evaluator.seen] == [job.id for view in views for job in view.jobs]
+    assert [job.secret for view in views for job in view.jobs] == [False, True] * 2
+
+
+def test_a_commit_that_hangs_keeps_no_slot(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The submission is held; the next public run begins meanwhile."""
+    monkeypatch.setattr(slot, "COMMIT_WAIT_S", 0.01)
+    rig.start()
+    gate = rig.evaluator.script = Gate()
+    first = rig.submit(mode="leaderboard")
+    assert gate.begun.wait(PATIENCE_S)
+    with held(rig, first):
+        gate.go.set()
+        rig.wait_done(rig.submit(mode="leaderboard"))
+        assert pending(rig) == 1
+    rig.wait_done(first)
 
 
 def test_a_daemon_that_is_told_to_stop_waits_for_what_was_handed_over(rig: Rig) -> None:

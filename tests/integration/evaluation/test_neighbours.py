@@ -1,4 +1,4 @@
-"""What a candidate or a group does to the next one: nothing; and a good deal in a container that cleans nothing up."""
+"""What a candidate, a group or a public run does to what follows: nothing; and a good deal where nothing is cleaned."""
 
 from __future__ import annotations
 
@@ -10,16 +10,40 @@ from typing import Any, Final
 import pytest
 
 from runner.base.gpu_types import Registry
+from runner.base.model import JobResult, Mode, SubmissionJob, Verdict
 from runner.evaluation import warm_pool
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.host.engine import DockerEngine
-from tests.acceptance.modules.neighbours import attacks, without_cleaning
+from tests.acceptance.modules.neighbours import all_at_once, attacks, without_cleaning
 from tests.acceptance.modules.problems import PROBLEMS, candidate
+from tests.plugins.live import ROOT, with_few_calls
 from tests.support.waiting import PATIENCE_S
 from tests.unit import samples
 
 #: A group for each: files, memory, objects of the kernel and processes are in both.
 HALVES = (0, 1)
+_FOLDER: Final = load_folder(ROOT / "tasks" / "problems" / "vectoradd").task
+VECTORADD: Final = with_few_calls(replace(_FOLDER, tests=_FOLDER.tests[:1], benchmarks=_FOLDER.benchmarks[:1]), 3)
+RIGHT: Final = "def custom_kernel(data):\n    return data[0] + data[1]\n"
+#: Leaves a file in a compiler's cache, and says whether it was there.
+CACHES: Final = """
+import os, pathlib
+p = pathlib.Path(os.environ['TRITON_CACHE_DIR'], 'of-mine')
+print('cached', p.exists())
+p.parent.mkdir(parents=True, exist_ok=True)
+p.touch()
+"""
+#: Starts as many threads as there may be; they end at once.
+MANY: Final = """
+import threading
+enough = threading.Event()
+try:
+    while True:
+        threading.Thread(target=enough.wait).start()
+except RuntimeError:
+    enough.set()
+"""
 #: In a reference: what the judge's user leaves behind, and what looks for it.
 _PLACES: Final = "('/judge/of-reference', '/tmp/of-reference', '/dev/shm/of-reference')"
 _LEAVES: Final = f"""
@@ -96,8 +120,27 @@ def _run(evaluator: Evaluator, *codes: str, before: str = "", **settings: Any) -
     return [(str(row["verdict"]), str(row["message"])) for row in rows]
 
 
+def _submit(evaluator: Evaluator, code: str, *, secret: bool, submission: int = 3, failures: int = 0) -> JobResult:
+    """The result of the public or the secret run of a submission."""
+    drawn = samples.job(mode=Mode.LEADERBOARD, code=code.encode(), secret=secret, failures=failures)
+    assert isinstance(drawn, SubmissionJob)
+    job = replace(
+        drawn,
+        id=2 * submission + secret,
+        submission_id=submission,
+        task=to_stored(VECTORADD),
+        extra=extra_to_stored(VECTORADD.extra),
+    )
+    return evaluator.run(job, samples.SLOT, cancel=threading.Event())
+
+
+def _keeps(evaluator: Evaluator) -> bool:
+    """Whether a used container waits for what follows."""
+    return evaluator._warm_pool._pools[samples.SLOT.name].kept is not None
+
+
 def _kept(evaluator: Evaluator) -> Any:  # noqa: ANN401 a container
-    """The container that waits for the next group of the batch."""
+    """The container that waits for what follows."""
     kept = evaluator._warm_pool._pools[samples.SLOT.name].kept
     assert kept is not None
     return kept.container
@@ -105,7 +148,7 @@ def _kept(evaluator: Evaluator) -> Any:  # noqa: ANN401 a container
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The container of a group waits for the next one however busy the machine is."""
+    """A used container waits for what follows however busy the machine is."""
     monkeypatch.setattr(warm_pool, "IDLE_S", PATIENCE_S)
 
 
@@ -161,3 +204,77 @@ def test_a_container_that_breaks_after_an_earlier_group_costs_no_verdict(
     assert _kept(evaluator).requests == 1
     assert [verdict for verdict, _ in _run(evaluator, good, separate_containers=True)] == ["accepted"]
     assert evaluator._warm_pool._pools[samples.SLOT.name].kept is None
+
+
+@pytest.mark.usefixtures("patient")
+def test_no_secret_run_meets_its_public_one(evaluator: Evaluator) -> None:
+    """In the same container it finds compilers' caches, and nothing else; then the container is gone."""
+    code = all_at_once(CACHES + RIGHT)
+    public = _submit(evaluator, code, secret=False)
+    assert public.verdict is Verdict.ACCEPTED, public.error
+    container = _kept(evaluator)
+    secret = _submit(evaluator, code, secret=True)
+    assert secret.verdict is Verdict.ACCEPTED, secret.error
+    assert container.requests == 2
+    assert not _keeps(evaluator)
+    assert [result.runs[0].meta["stdout"].strip() for result in (public, secret)] == ["cached False", "cached True"]
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_secret_run_meets_its_public_one_where_nothing_is_cleaned_up(
+    docker_engine: DockerEngine, settings: EvaluationSettings
+) -> None:
+    """It meets whatever was left, unless a process that was left kills it first."""
+    with without_cleaning():
+        evaluator = Evaluator(docker_engine, Registry.load(), settings)
+        try:
+            evaluator.prepare([samples.SLOT])
+            assert _submit(evaluator, all_at_once(RIGHT), secret=False).verdict is Verdict.ACCEPTED
+            container = _kept(evaluator)
+            result = _submit(evaluator, all_at_once(RIGHT), secret=True)
+        finally:
+            evaluator.close()
+    assert container.requests == 2
+    assert result.verdict is Verdict.RUNTIME_ERROR
+
+
+@pytest.mark.usefixtures("patient")
+def test_only_the_next_job_of_the_slot_gets_the_container_of_a_public_run(evaluator: Evaluator) -> None:
+    """Another submission's, the same one's public run, and a secret run that has failed get another one."""
+    for next_one in ({"submission": 4, "secret": True}, {"secret": False}, {"secret": True, "failures": 1}):
+        assert _submit(evaluator, RIGHT, secret=False).verdict is Verdict.ACCEPTED
+        container = _kept(evaluator)
+        assert _submit(evaluator, RIGHT, **next_one).verdict is Verdict.ACCEPTED
+        assert (container.requests, container._closed) == (1, True)
+    assert not _keeps(evaluator)
+    assert _submit(evaluator, RIGHT, secret=True).verdict is Verdict.ACCEPTED
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize(
+    ("code", "verdict"), [(RIGHT.replace("+", "-"), Verdict.WRONG_ANSWER), (MANY + RIGHT, Verdict.ACCEPTED)]
+)
+def test_after_a_public_run_that_is_wrong_or_met_a_limit_the_container_is_removed(
+    evaluator: Evaluator, code: str, verdict: Verdict
+) -> None:
+    """A limit that it met without harm is none for the verdict, but the secret run gets another container."""
+    result = _submit(evaluator, code, secret=False)
+    assert result.verdict is verdict, result.error
+    assert not _keeps(evaluator)
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_ends_a_container_after_a_public_run_costs_no_verdict(
+    evaluator: Evaluator, docker_engine: DockerEngine, killed: bool
+) -> None:
+    """The secret run has another container, whether the one that was kept is gone, or meets a limit in it."""
+    code = (f"import pathlib\nif pathlib.Path('/work/.cache').exists():\n    exec({MANY!r})\n" + CACHES) * (not killed)
+    assert _submit(evaluator, code + RIGHT, secret=False).verdict is Verdict.ACCEPTED
+    container = _kept(evaluator)
+    if killed:
+        docker_engine._kill(container.id)
+    result = _submit(evaluator, code + RIGHT, secret=True)
+    assert result.verdict is Verdict.ACCEPTED, result.error
+    assert (container.requests, container._closed) == (2, True)
+    assert bool(result.report["outcome"]["pids_denied"]) is not killed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -127,29 +128,56 @@ os._exit(payload['exit_code'])
 )
 
 
-def test_a_further_request_meets_nothing_of_the_last_one(workshop: Workshop) -> None:
+@pytest.mark.parametrize("successive", [False, True])
+def test_a_further_request_meets_nothing_of_the_last_one(workshop: Workshop, successive: bool) -> None:
     """New processes, empty directories of both users, no System V objects; a report of its own."""
     never = threading.Event()
     with workshop.engine.start(workshop.spec(workshop.pair_boot(_SUCCESSIVE_JUDGE, _WORKER))) as container:
-        request = PairRequest(payload={"exit_code": 0}, successive=True)
+        request = PairRequest(payload={"exit_code": 0}, successive=successive, stay_open=True)
+        last = replace(request, stay_open=False)
         for number in range(3):
-            report = container.run(request, on_progress=None, cancel=never, stay_open=number < 2)
+            report = container.run(request if number < 2 else last, on_progress=None, cancel=never)
             assert report.ok, report.message
             (step,) = report.steps
             there = json.loads(step.stdout)
             assert there == {
                 **{name: [] for name in ("/work", "/tmp", "/dev/shm", "/judge", "shm", "sem")},
                 "mode": 0o700,
-                "processes": 4,
+                # After the last one no template is needed.
+                "processes": 4 if successive or number < 2 else 3,
             }
         with pytest.raises(EngineRefused, match="it has had 3"):
             container.run(request, on_progress=None, cancel=never)
 
 
+def test_a_further_request_is_counted_by_itself(workshop: Workshop) -> None:
+    """Processor time from its own beginning; a peak of memory only where no earlier request had a higher one."""
+    judge = "payload = request(); peer = line(); peer.sendall(payload['mib'].to_bytes(4)); peer.recv(1)"
+    worker = """
+used = bytearray(int.from_bytes(line.recv(4)) << 20)
+while time.process_time() < len(used) / (1 << 28):
+    pass
+line.sendall(b'k')
+line.recv(1)
+"""
+    with workshop.engine.start(workshop.spec(workshop.pair_boot(judge, worker))) as container:
+        outcomes = []
+        for mib in (256, 1, 384):
+            request = PairRequest(payload={"mib": mib}, stay_open=True)
+            report = container.run(request, on_progress=None, cancel=threading.Event())
+            assert report.is_clean, report
+            outcomes.append(report.outcome)
+    first, second, third = outcomes
+    assert None not in (first.cpu_ns, second.cpu_ns)
+    assert second.cpu_ns < first.cpu_ns  # type: ignore[operator]
+    assert second.peak_memory_bytes is None
+    assert third.peak_memory_bytes > first.peak_memory_bytes > 256 << 20  # type: ignore[operator]
+
+
 def test_after_a_judge_that_failed_there_is_no_further_request(workshop: Workshop) -> None:
     """Whatever is asked for: what broke one request must not meet another."""
     with workshop.engine.start(workshop.spec(workshop.pair_boot(_SUCCESSIVE_JUDGE, _WORKER))) as container:
-        request = PairRequest(payload={"exit_code": 1}, successive=True)
-        report = container.run(request, on_progress=None, cancel=threading.Event(), stay_open=True)
+        request = PairRequest(payload={"exit_code": 1}, stay_open=True)
+        report = container.run(request, on_progress=None, cancel=threading.Event())
         assert report.ok is False
         assert not container.is_open

@@ -12,6 +12,7 @@ import pytest
 
 from sandbox.protocol import PairRequest
 from sandbox.spec import ACCOUNTS, Accounts
+from tests.acceptance.escapes.case import PRELUDE, all_cases
 from tests.integration.sandbox.conftest import Workshop
 
 #: Different in every process that runs it, equal in all forks of one.
@@ -153,3 +154,30 @@ step('test', json.dumps([sys.made_once, *(peer.recv(100).decode() for peer in li
     report = workshop.run(workshop.spec(boot), PairRequest(payload={}, ranks=3))
     assert report.ok, report.message
     assert len(set(json.loads(report.steps[0].stdout))) == 1
+
+
+def test_a_template_that_stays_is_as_closed_as_init(workshop: Workshop) -> None:
+    """While a submission runs, where a request may follow: no signal, no memory, no limit, no descriptor of it."""
+    names = ("signal_everybody", "priorities", "proc_memory_write", "proc_of_others", "process_memory_calls", "ptrace")
+    sources = [case.source for case in all_cases() if case.name in (*names, "pidfd_getfd")]
+    assert len(sources) == len(names) + 1
+    worker = f"""
+line.recv(1)
+import json
+names = {{}}
+exec({PRELUDE.read_text(encoding="utf-8")!r}, names)
+uids = [open(f'/proc/{{pid}}/status').read().split('Uid:')[1].split()[:4] for pid in names['others']()]
+for source in {sources!r}:
+    exec(source, names)
+line.sendall(json.dumps([names['BREACHES'], uids]).encode())
+line.recv(1)
+"""
+    judge = "request(); peer = line(); peer.sendall(b'x'); step('test', peer.recv(100000).decode())"
+    spec = workshop.spec(replace(workshop.pair_boot(judge, worker), preload=PRELOAD))
+    with workshop.engine.start(spec) as container:
+        for _ in range(2):
+            report = container.run(PairRequest(payload={}, stay_open=True), on_progress=None, cancel=threading.Event())
+            assert report.ok, report.message
+            breaches, uids = json.loads(report.steps[0].stdout)
+            assert breaches == []
+            assert ["10000", "0", "10000", "0"] in uids

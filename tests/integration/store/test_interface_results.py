@@ -54,6 +54,7 @@ class Engine(Mock):
         self.processes = processes
         self.check.return_value = Mock(version="1", cdi={})
         self.ensure_host_root.return_value = "sha256:0"
+        self.start.return_value.is_open = False
         self.start.return_value.run.side_effect = self.judge
 
     def judge(self, request: Any, **_: object) -> ContainerReport:  # noqa: ANN401 - the daemon's request to the container

@@ -48,7 +48,7 @@ def test_what_slows_one_device_of_a_slot_spoils_the_times_of_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("requests", "is_open", "ending", "repeated"),
+    ("requests", "is_clean", "ending", "repeated"),
     [
         (1, False, Ending.DIED, True),
         (1, False, Ending.COMPLETED, False),
@@ -61,10 +61,10 @@ def test_what_slows_one_device_of_a_slot_spoils_the_times_of_all() -> None:
     ],
 )
 def test_a_request_is_repeated_where_an_earlier_one_may_have_harmed_it(
-    requests: int, is_open: bool, ending: Ending, repeated: bool
+    requests: int, is_clean: bool, ending: Ending, repeated: bool
 ) -> None:
     """A waiting container that was gone is no verdict; after another request no bad end is, but of one's own."""
-    container: Any = SimpleNamespace(requests=requests, is_open=is_open)
+    container: Any = SimpleNamespace(requests=requests)
     outcome = SimpleNamespace(ending=ending, oom_kills=0, detail=None)
-    report: Any = SimpleNamespace(steps=(), outcome=outcome)
+    report: Any = SimpleNamespace(steps=(), outcome=outcome, is_clean=is_clean)
     assert _had_ended_before(container, report, "cpu0") is repeated

@@ -94,7 +94,7 @@ def test_the_container_is_that_of_every_job() -> None:
 
 
 def test_groups_of_a_batch_share_a_container_on_a_cpu_alone() -> None:
-    """Not where each candidate is to have its own, not after a failure, and on no device."""
+    """Not where each candidate is to have its own, not after a failure, on no device, and not under gVisor."""
     whole = Group(GroupContext(**vars(samples.PLACE), job=samples.group(**_GROUP)))
     failed = Group(GroupContext(**vars(samples.PLACE), job=replace(samples.group(**_GROUP), failures=1)))
     device = Device(index=0, uuid="GPU-1", name="NVIDIA H100", vendor="nvidia")
@@ -102,8 +102,11 @@ def test_groups_of_a_batch_share_a_container_on_a_cpu_alone() -> None:
     on_device = Group(GroupContext(**{**vars(samples.PLACE), "slot": slot}, job=samples.group(**_GROUP)))
     separate = samples.group(**{**_GROUP, "settings": {"separate_containers": True}})
     alone = Group(GroupContext(**vars(samples.PLACE), job=separate))
-    shared = [next(group.plans({}))[0].batch_id for group in (whole, failed, on_device, alone)]
-    assert shared == [whole.context.job.batch_id, None, None, None]
+    gvisor = replace(samples.CPU, runtime="runsc")
+    under_gvisor = Group(GroupContext(**{**vars(samples.PLACE), "gpu": gvisor}, job=samples.group(**_GROUP)))
+    plans = [next(group.plans({}))[0] for group in (whole, failed, on_device, alone, under_gvisor)]
+    assert [plan.follows for plan in plans] == [("batch", whole.context.job.batch_id), None, None, None, None]
+    assert [plan.kept_for for plan in plans] == [plan.follows for plan in plans]
 
 
 def _build(tmp_path: Path, *, size: int = 0, exit_code: int = 0, stderr: str = "") -> Build:

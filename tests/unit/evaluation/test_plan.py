@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -364,6 +365,27 @@ def test_what_cannot_be_evaluated_is_refused_with_a_sentence(task: Task, mode: M
     """A task that lacks what the mode needs is no reason to start a container."""
     with pytest.raises(TaskError, match=words):
         planned(task, mode=mode)
+
+
+def test_public_and_secret_run_share_a_container_on_a_cpu_alone() -> None:
+    """Under the judge, with one rank, on no device, not under gVisor; no other mode, and no run that has failed."""
+
+    def owners(made: Task | None = None, *, place: Any = None, **job: Any) -> tuple[Any, Any]:  # noqa: ANN401 fields
+        plan = plan_of(samples.context(made, job=samples.job(**job), **(place or {})))
+        return plan.kept_for, plan.follows
+
+    mine = ("submission", samples.job().submission)
+    assert owners() == (mine, None)
+    assert owners(failures=1) == (mine, None)
+    assert owners(secret=True) == (None, mine)
+    assert owners(secret=True, failures=1) == (None, None)
+    nobody = (None, None)
+    assert owners(mode=Mode.TEST) == owners(mode=Mode.BENCHMARK) == owners(mode=Mode.PRIVATE, secret=True) == nobody
+    device = Device(uuid="u", name="NVIDIA H100 PCIe", vendor="nvidia", index=0)
+    for secret in (False, True):
+        assert owners(samples.task(harness=Harness.PROGRAM), secret=secret) == nobody
+        assert owners(place={"slot": replace(samples.SLOT, devices=(device,))}, secret=secret) == nobody
+        assert owners(place={"gpu": replace(samples.CPU, runtime="runsc")}, secret=secret) == nobody
 
 
 def test_the_probe_asks_for_facts_and_holds_no_submission() -> None:

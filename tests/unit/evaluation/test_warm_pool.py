@@ -1,4 +1,4 @@
-"""Warm containers: who gets which, when they are started, and that none is used twice or forgotten."""
+"""Warm containers: who gets which, when they are started, and that none is forgotten or used by two owners."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from runner.devices.quarantine import Quarantine
 from runner.evaluation import warm_pool
-from runner.evaluation.container_spec import SLOT_LABEL
+from runner.evaluation.container_spec import SLOT_LABEL, ContainerOwner
 from runner.evaluation.plan import make_probe
 from runner.evaluation.warm_pool import WarmPool
 from sandbox.errors import EngineRefused, EngineUnavailable
@@ -23,6 +23,7 @@ from tests.unit import samples
 
 SPEC = make_probe(samples.PLACE).spec
 OTHER = replace(SPEC, boot=Boot(kind="steps"))
+OWNER: ContainerOwner = ("batch", 1)
 
 
 class FakeContainer:
@@ -80,20 +81,20 @@ class FakeEngine:
         return container
 
 
-def take(pool: WarmPool, spec: SandboxSpec, batch_id: int | None = None) -> FakeContainer | None:
+def take(pool: WarmPool, spec: SandboxSpec, owner: ContainerOwner | None = None) -> FakeContainer | None:
     """What slot cpu0 is given for a job."""
-    return cast("FakeContainer | None", pool.take("cpu0", spec, cancel=threading.Event(), batch_id=batch_id))
+    return cast("FakeContainer | None", pool.take("cpu0", spec, cancel=threading.Event(), owner=owner))
 
 
-def serve_group(pool: WarmPool, *, batch_id: int | None = 1, **changes: Any) -> FakeContainer:  # noqa: ANN401 its fields
-    """A container of slot cpu0 that has served a group and was put away."""
+def serve(pool: WarmPool, *, owner: ContainerOwner | None = OWNER, **changes: Any) -> FakeContainer:  # noqa: ANN401 its fields
+    """A container of slot cpu0 that has served a request and was put away."""
     pool.release("cpu0", SPEC)
     eventually(lambda: pool.counts()["cpu0"] == 1)
     container = take(pool, SPEC)
     assert container is not None
     for name, value in changes.items():
         setattr(container, name, value)
-    pool.put_away("cpu0", SPEC, cast("Container", container), batch_id=batch_id)
+    pool.put_away("cpu0", SPEC, cast("Container", container), owner=owner)
     return container
 
 
@@ -344,38 +345,54 @@ def test_a_cancelled_job_waits_for_no_container(engine: FakeEngine, make: Callab
     assert not engine.containers[1].closed
 
 
-def test_a_container_that_has_served_a_group_is_for_its_batch_alone(
-    engine: FakeEngine, make: Callable[[int], WarmPool]
-) -> None:
-    """The next group of the batch gets it, for an equal container; any other job another one, and it is removed."""
+def test_a_used_container_is_for_its_owner_alone(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+    """Its owner's next request gets it, for an equal container; any other job another one, and it is removed."""
     pool = make(1)
-    used = serve_group(pool)
-    assert take(pool, SPEC, batch_id=1) is used
-    for spec, batch_id in ((SPEC, 2), (SPEC, None), (OTHER, 1)):
-        pool.put_away("cpu0", SPEC, cast("Container", used), batch_id=1)
-        assert take(pool, spec, batch_id=batch_id) is not used
+    used = serve(pool)
+    assert take(pool, SPEC, OWNER) is used
+    others: list[tuple[SandboxSpec, ContainerOwner | None]] = [
+        (SPEC, ("batch", 2)), (SPEC, ("submission", 1)), (SPEC, None), (OTHER, OWNER),
+    ]  # fmt: skip
+    for spec, owner in others:
+        pool.put_away("cpu0", SPEC, cast("Container", used), owner=OWNER)
+        assert take(pool, spec, owner) is not used
         assert used.closed
-        used = serve_group(pool)
+        used = serve(pool)
     assert not used.closed
 
 
 @pytest.mark.parametrize(
-    ("batch_id", "changes"), [(None, {}), (1, {"is_open": False}), (1, {"requests": warm_pool.MOST_REQUESTS})]
+    ("owner", "changes"), [(None, {}), (OWNER, {"is_open": False}), (OWNER, {"requests": warm_pool.MOST_REQUESTS})]
 )
-def test_a_container_that_is_for_no_further_group_is_removed(
-    make: Callable[[int], WarmPool], batch_id: int | None, changes: dict[str, Any]
+def test_a_container_in_which_nothing_follows_is_removed(
+    make: Callable[[int], WarmPool], owner: ContainerOwner | None, changes: dict[str, Any]
 ) -> None:
-    """It belongs to no batch, broke or met a limit, or has served enough."""
-    assert serve_group(make(1), batch_id=batch_id, **changes).closed
+    """It has no owner, broke or met a limit, or has served enough."""
+    assert serve(make(1), owner=owner, **changes).closed
 
 
 def test_a_used_container_waits_for_a_moment(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
-    """Where no group follows, a fresh one takes its place; a pool that closes removes it."""
+    """Where nothing follows, a fresh one takes its place; a pool that closes removes it."""
     pool = make(1)
-    used = serve_group(pool)
+    used = serve(pool)
     pool.release("cpu0", SPEC)
     eventually(lambda: used.closed and pool.counts()["cpu0"] == 1)
-    last = serve_group(pool)
+    last = serve(pool)
     pool.close()
     assert last.closed
     assert engine.containers[-1] is last
+
+
+def test_after_a_used_container_the_next_one_is_started_at_once(
+    engine: FakeEngine, make: Callable[[int], WarmPool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When what followed in it has computed all; before that nothing is started beside it."""
+    pool = make(1)
+    used = serve(pool)
+    monkeypatch.setattr(warm_pool, "IDLE_S", 1000.0)
+    pool.release("cpu0", SPEC)
+    assert take(pool, SPEC, OWNER) is used
+    time.sleep(0.05)
+    assert len(engine.containers) == 1
+    pool.replace_last("cpu0")
+    eventually(lambda: pool.counts()["cpu0"] == 1)
