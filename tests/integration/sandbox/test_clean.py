@@ -98,7 +98,7 @@ def test_a_later_worker_finds_nothing(workshop: Workshop) -> None:
     report = workshop.run(workshop.spec(workshop.pair_boot(_JUDGE, _WORKER)), request)
     assert report.ok, report.message
     there = json.loads(report.steps[0].stdout)
-    empty = {name: [] for name in ("/work", "/tmp", "/dev/shm", "shm", "sem")}
+    empty: dict[str, list[str]] = {name: [] for name in ("/work", "/tmp", "/dev/shm", "shm", "sem")}
     assert there == {**empty, "mode": 0o700, "output": [0, False]}
 
 
