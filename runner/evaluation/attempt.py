@@ -421,11 +421,13 @@ def judge_readings(readings: Sequence[Reading], gpu: GpuType, *, at_ns: int) -> 
 def _had_ended_before(container: Container, report: ContainerReport, slot: str) -> bool:
     """Whether a waiting container's end may have come before the request: no verdict, and another one is tried.
 
-    It was gone, which is the engine's fault; or it had served another request and met a limit, or broke.
+    It was gone, which is the engine's fault; or it had served another request and met a limit, or broke. No limit makes
+    an answer wrong: otherwise a submission that fails could have a second try.
     """
     ending, detail = report.outcome.ending, report.outcome.detail
     if container.requests > 1:
-        repeated = not report.is_clean and ending not in {Ending.CANCELLED, Ending.DEADLINE}
+        wrong = any(step.judged is not None and step.judged.verdict == Verdict.WRONG_ANSWER for step in report.steps)
+        repeated = not report.is_clean and not wrong and ending not in {Ending.CANCELLED, Ending.DEADLINE}
         if repeated:
             _log.info("request_repeated", slot=slot, requests=container.requests, ending=ending, detail=detail)
         return repeated

@@ -213,14 +213,23 @@ class WarmPool:
                 self._begin(*due)
 
     def _begin(self, slot: str, place: _SlotPool) -> None:
-        """Start containers in a thread of their own: those of other slots do not wait for their imports."""
+        """Start containers in a thread of their own: those of other slots do not wait for their imports.
+
+        A used one that has waited in vain goes first.
+        """
         place.asked = False
         place.starting = max(0, self._count(place))
-        if not place.starting:
+        kept = None
+        if not place.busy:
+            kept, place.kept = place.kept, None
+        if not place.starting and kept is None:
             self._changed.notify_all()
             return
         starter = threading.Thread(
-            target=self._start, args=(slot, place, place.spec, place.starting), name=f"warm-pool {slot}", daemon=True
+            target=self._start,
+            args=(slot, place, place.spec, place.starting, kept),
+            name=f"warm-pool {slot}",
+            daemon=True,
         )
         self._starters.add(starter)
         starter.start()
@@ -237,8 +246,10 @@ class WarmPool:
         return min(ready, key=lambda entry: (not entry[1].asked, len(entry[1].containers)), default=None)
 
     def _wants(self, place: _SlotPool) -> bool:
+        if place.starting:
+            return False
         idle = not place.busy or bool(self._import_cpus(place.spec))
-        return not place.starting and idle and self._count(place) > 0
+        return (idle and self._count(place) > 0) or (not place.busy and place.kept is not None)
 
     def _import_cpus(self, spec: SandboxSpec) -> tuple[int, ...]:
         """Where containers like this import, on as many cores as libraries shall count; empty: on the slot's."""
@@ -267,28 +278,25 @@ class WarmPool:
         pause_s = max(0.0, min(due, default=math.inf) - time.monotonic())
         return None if math.isinf(pause_s) else pause_s
 
-    def _start(self, slot: str, place: _SlotPool, spec: SandboxSpec, count: int) -> None:
+    def _start(self, slot: str, place: _SlotPool, spec: SandboxSpec, count: int, kept: _WarmContainer | None) -> None:
         """Start so many containers at once; they wait together, when all of them are quiet."""
-        with self._changed:
-            kept, place.kept = place.kept, None
         if kept is not None:
             self._remove([kept])
         containers: list[_WarmContainer] = []
-        others = [
+        starters = [
             threading.Thread(target=self._start_one, args=(slot, place, spec, containers), daemon=True)
-            for _ in range(count - 1)
+            for _ in range(count)
         ]
-        for other in others:
-            other.start()
-        self._start_one(slot, place, spec, containers)
-        for other in others:
-            other.join()
+        for starter in starters:
+            starter.start()
+        for starter in starters:
+            starter.join()
         with self._changed:
             unwanted = self._is_unwanted(place)
             if not unwanted:
                 place.containers += containers
             place.starting = 0
-            place.not_before_s = time.monotonic() + (0.0 if containers else RETRY_S)
+            place.not_before_s = time.monotonic() + (0.0 if containers or not count else RETRY_S)
             self._starters.discard(threading.current_thread())
             self._changed.notify_all()
         if unwanted:

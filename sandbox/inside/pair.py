@@ -28,6 +28,7 @@ Standard library only: this runs inside the container.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import os
 import select
@@ -112,6 +113,7 @@ class Pair:
         err_read, err_write = os.pipe()
         #: stdin, stdout and stderr of every worker; kept open until the number of workers is known.
         self._worker_fds = [os.open(os.devnull, os.O_RDONLY), out_write, err_write]
+        self._pipe_bytes = fcntl.fcntl(out_write, fcntl.F_GETPIPE_SZ)
         #: Says after the judge's end whose code ran in it.
         self._author_page = os.memfd_create("author page")
         os.ftruncate(self._author_page, protocol.AUTHOR_PAGE_BYTES)
@@ -168,6 +170,7 @@ class Pair:
             kill_all_of(self._boot.worker_uid, self._reaper)
             self._reaper.final_status(self._worker_pids[0])
             clean_up(self._boot, self._reaper)
+            self._reset_streams()
         # If the judge has died, its exit status says how.
         with contextlib.suppress(BrokenPipeError), self._line_to_judge() as end:
             pid = self._spawn_worker(end, trusted=role == "reference")
@@ -175,6 +178,13 @@ class Pair:
                 self._worker_pids = [pid]
                 self._replaced += 1
                 self._worker_reported = self._unpacked = False
+
+    def _reset_streams(self) -> None:
+        """Take back what a worker may have set of the streams that the next one gets, too."""
+        for fd in self._worker_fds:
+            fcntl.fcntl(fd, fcntl.F_SETFL, 0)
+        for fd in self._worker_fds[1:]:
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, self._pipe_bytes)
 
     def _on_unpack(self, name: object) -> None:
         """Put what was built for the worker that is there into its directory. It has run nothing of a submission."""

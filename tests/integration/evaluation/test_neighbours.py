@@ -278,3 +278,29 @@ def test_what_ends_a_container_after_a_public_run_costs_no_verdict(
     assert result.verdict is Verdict.ACCEPTED, result.error
     assert (container.requests, container._closed) == (2, True)
     assert bool(result.report["outcome"]["pids_denied"]) is not killed
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_wrong_answer_of_a_secret_run_stands_whatever_limit_it_met(evaluator: Evaluator) -> None:
+    """A submission that fails must not get a second try by using up the container's processes."""
+    # A container that was used has given out more process ids than a fresh one.
+    code = f"""
+import os, pathlib
+if not pathlib.Path('/work/.cache').exists():
+    for _ in range(300):
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+used = os.getpid() > 300
+if used:
+    exec({MANY!r})
+{CACHES}
+def custom_kernel(data):
+    return data[0] - data[1] if used else data[0] + data[1]
+"""
+    assert _submit(evaluator, code, secret=False).verdict is Verdict.ACCEPTED
+    container = _kept(evaluator)
+    result = _submit(evaluator, code, secret=True)
+    assert result.verdict is Verdict.WRONG_ANSWER, result.error
+    assert container.requests == 2
+    assert result.report["outcome"]["pids_denied"]

@@ -52,7 +52,7 @@ os._exit(0)
 _WORKER = (
     _MAKE
     + """
-import json
+import fcntl, json
 while True:
     said = line.recv(4096).decode()
     if said == '?':
@@ -60,10 +60,13 @@ while True:
         for table in ('shm', 'sem'):
             there[table] = open(f'/proc/sysvipc/{table}').read().splitlines()[1:]
         there['mode'] = os.stat('/work').st_mode & 0o777
+        there['output'] = [fcntl.fcntl(1, fcntl.F_GETFL) & os.O_NONBLOCK, fcntl.fcntl(2, fcntl.F_GETPIPE_SZ) == 4096]
         line.sendall(json.dumps(there).encode())
     elif said == '.':
         make_system_v()
         os.chmod('/work', 0)
+        fcntl.fcntl(1, fcntl.F_SETFL, os.O_NONBLOCK)
+        fcntl.fcntl(2, fcntl.F_SETPIPE_SZ, 4096)
         line.sendall(b'k')
     elif said:
         make(said)
@@ -87,12 +90,16 @@ def _nests() -> list[tuple[str, str]]:
 
 
 def test_a_later_worker_finds_nothing(workshop: Workshop) -> None:
-    """Files, folders and links of both users, the judge's in sticky folders too, and System V objects of both."""
+    """Files, folders and links of both users, the judge's in sticky folders too, and System V objects of both.
+
+    Its output is as it was for the first one.
+    """
     request = PairRequest(payload={"made": _nests()}, successive=True)
     report = workshop.run(workshop.spec(workshop.pair_boot(_JUDGE, _WORKER)), request)
     assert report.ok, report.message
     there = json.loads(report.steps[0].stdout)
-    assert there == {"/work": [], "/tmp": [], "/dev/shm": [], "shm": [], "sem": [], "mode": 0o700}
+    empty: dict[str, list[str]] = {name: [] for name in ("/work", "/tmp", "/dev/shm", "shm", "sem")}
+    assert there == {**empty, "mode": 0o700, "output": [0, False]}
 
 
 _SUCCESSIVE_JUDGE = (
@@ -143,6 +150,7 @@ def test_a_further_request_meets_nothing_of_the_last_one(workshop: Workshop, suc
             assert there == {
                 **{name: [] for name in ("/work", "/tmp", "/dev/shm", "/judge", "shm", "sem")},
                 "mode": 0o700,
+                "output": [0, False],
                 # After the last one no template is needed.
                 "processes": 4 if successive or number < 2 else 3,
             }

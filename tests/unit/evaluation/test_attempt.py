@@ -48,23 +48,26 @@ def test_what_slows_one_device_of_a_slot_spoils_the_times_of_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("requests", "is_clean", "ending", "repeated"),
+    ("requests", "is_clean", "verdict", "ending", "repeated"),
     [
-        (1, False, Ending.DIED, True),
-        (1, False, Ending.COMPLETED, False),
-        (2, True, Ending.COMPLETED, False),
+        (1, False, None, Ending.DIED, True),
+        (1, False, None, Ending.COMPLETED, False),
+        (2, True, None, Ending.COMPLETED, False),
         # It met a limit, or its judge failed.
-        (2, False, Ending.COMPLETED, True),
-        (2, False, Ending.BAD_REPORT, True),
-        (2, False, Ending.CANCELLED, False),
-        (2, False, Ending.DEADLINE, False),
+        (2, False, None, Ending.COMPLETED, True),
+        (2, False, "runtime_error", Ending.COMPLETED, True),
+        (2, False, "wrong_answer", Ending.COMPLETED, False),
+        (2, False, None, Ending.BAD_REPORT, True),
+        (2, False, None, Ending.CANCELLED, False),
+        (2, False, None, Ending.DEADLINE, False),
     ],
 )
 def test_a_request_is_repeated_where_an_earlier_one_may_have_harmed_it(
-    requests: int, is_clean: bool, ending: Ending, repeated: bool
+    requests: int, is_clean: bool, verdict: str | None, ending: Ending, repeated: bool
 ) -> None:
-    """A waiting container that was gone is no verdict; after another request no bad end is, but of one's own."""
+    """A waiting container that was gone is no verdict; after another request no bad end is, but a wrong answer."""
     container: Any = SimpleNamespace(requests=requests)
     outcome = SimpleNamespace(ending=ending, oom_kills=0, detail=None)
-    report: Any = SimpleNamespace(steps=(), outcome=outcome, is_clean=is_clean)
+    steps = () if verdict is None else (SimpleNamespace(judged=SimpleNamespace(verdict=verdict)),)
+    report: Any = SimpleNamespace(steps=steps, outcome=outcome, is_clean=is_clean)
     assert _had_ended_before(container, report, "cpu0") is repeated

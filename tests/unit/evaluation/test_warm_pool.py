@@ -396,3 +396,21 @@ def test_after_a_used_container_the_next_one_is_started_at_once(
     assert len(engine.containers) == 1
     pool.replace_last("cpu0")
     eventually(lambda: pool.counts()["cpu0"] == 1)
+
+
+def test_a_used_container_waits_for_no_longer_where_none_is_missing(
+    engine: FakeEngine, make: Callable[[int], WarmPool]
+) -> None:
+    """With spare cores the next container may be there already."""
+    pool = make(1)
+    pool.arrange((1, 2))
+    pool.release("cpu0", SPEC)
+    eventually(lambda: pool.counts()["cpu0"] == 1)
+    used = take(pool, SPEC)
+    assert used is not None
+    eventually(lambda: len(engine.imported) == 2)
+    pool.put_away("cpu0", SPEC, cast("Container", used), owner=OWNER)
+    assert not used.closed
+    pool.release("cpu0", SPEC)
+    eventually(lambda: used.closed and pool.counts()["cpu0"] == 1)
+    assert len(engine.containers) == 2
