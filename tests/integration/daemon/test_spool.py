@@ -102,10 +102,10 @@ def test_a_result_whose_commit_hangs_is_spooled_when_the_daemon_ends(
     monkeypatch.setattr("runner.daemon.loop.JOIN_S", 0.2)
     rig = make_rig(database_url)
     rig.board()
-    rig.start()
+    submission = rig.submit()
     with psycopg.connect(database_url) as connection:
-        submission = rig.submit()
         connection.execute(b"SELECT FROM leaderboard.submission FOR UPDATE")
+        rig.start()
         writer = rig.daemon._writer if rig.daemon else None
         rig.wait_for(lambda: writer and writer.pending, "the result cannot be committed")
         rig.control.request_abort()
