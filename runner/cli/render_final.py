@@ -1,4 +1,4 @@
-"""The order of a final as a table; pure. Called by `leaderboard show` and by `leaderboard final`."""
+"""The order of a final as a table; pure."""
 
 from __future__ import annotations
 

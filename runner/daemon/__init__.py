@@ -29,7 +29,7 @@ Its threads, and when each has a connection to the database:
 
     main            claims when a slot becomes free, at a notification, or after `poll_s`; the answer also says whether
                     to drain, register again, reclaim. Checks the engine while no job runs. Always
-    early-checks    looks whether files of waiting jobs are Python. Never; it uses the main thread's
+    early-checks    refuses files of waiting jobs that cannot be evaluated. Never; it uses the main thread's
     listen          turns notifications into wake-ups of the main thread and the heartbeat. Always
     heartbeat       renews leases, receives cancel requests. While a lease is held
     one per slot    evaluates, submits the outcome. Never

@@ -1,8 +1,8 @@
 """A slot: its jobs, and the thread that takes a claimed job, has it evaluated, and submits the outcome.
 
 Owns the rule which end of an evaluation becomes which outcome. Must not write: the writer takes the outcome, and the
-slot is free at once. After a public run it waits for a moment until that is written: the secret run may then be claimed
-before any other job, and gets what is kept for it here.
+slot is free at once. After an accepted public run it waits for a moment until that is written: the secret run may then
+be claimed before any other job, and gets what is kept for it here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from runner.base import metrics
 from runner.base.database_address import mask_password
 from runner.base.errors import CancelledByRequest, InfrastructureError
 from runner.base.logs import get_logger, job_context
-from runner.base.model import JobResult, Slot
+from runner.base.model import JobResult, Slot, Verdict
 from runner.base.receipts import Signer
 from runner.daemon.interfaces import JobEvaluator
 from runner.daemon.leases import Lease, LeaseKeeper, StopReason
@@ -127,8 +127,8 @@ class SlotWorker:
                 # The result stands, whatever broke while its container was removed.
                 return
         else:
-            # Nothing is kept on a device.
-            if secret.precedes(job) and not self.slot.devices:
+            # Nothing is kept on a device, or of a run that was not accepted.
+            if result.verdict is Verdict.ACCEPTED and secret.precedes(job) and not self.slot.devices:
                 self._writer.wait_until_over(job, COMMIT_WAIT_S)
             return
         self._publisher.forget_progress(job)

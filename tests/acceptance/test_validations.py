@@ -120,12 +120,12 @@ def test_each_end_of_a_script_is_a_result_or_a_sentence_and_changes_no_ranking(l
         assert (sweep["jobs"], sweep["contract_version"]) == (len(ENDS), "v1")
         wait_for(live, sweep["sweep_id"])
         assert look() == before
-        found = {line.submission_id: line for line in live.store.validations(sweep_id=sweep["sweep_id"])}
+        lines = {line.submission_id: line for line in live.store.validations(sweep_id=sweep["sweep_id"])}
         stored = db.execute("SELECT submission_id, result FROM leaderboard.submission_validation").fetchall()
         results = {row["submission_id"]: row["result"] for row in stored}
         attempts = db.execute("SELECT max(attempt) AS most FROM runner.job WHERE sweep_id IS NOT NULL").fetchone()
     for (how, expected), submission_id in zip(ENDS.items(), ids, strict=True):
-        line = found[submission_id]
+        line = lines[submission_id]
         assert (line.gpu_type, line.contract_version) == ("CPU", "v1")
         if isinstance(expected, str):
             assert (line.status, line.passed_shapes, line.total_shapes) == ("failed", 0, 0), how

@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -71,33 +71,33 @@ def main(options: Sequence[str] = ()) -> None:
     parser.add_argument("--checkout", type=Path, required=True, help="a checkout of KernelBot")
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=[*SIZES, COMPILED])
     parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args(options)
+    chosen = parser.parse_args(options)
     times: dict[str, dict[str, list[float]]] = {
-        name: {"KernelBot": [], "ours": [], "in a queue": []} for name in given.sizes
+        name: {"KernelBot": [], "ours": [], "in a queue": []} for name in chosen.sizes
     }
     with (
         tempfile.TemporaryDirectory(prefix="kernel-runner-bench-") as folder,
         database("kernelbot") as url,
         live_runner(url, build_timeout_s=600, gpus_dir="/nonexistent") as live,
     ):
-        for name in given.sizes:
+        for name in chosen.sizes:
             write_task(ROOT / "tasks" / "problems" / "vectoradd", Path(folder, name), SIZES[_size(name)])
             live.board(Path(folder, name), name=name)
-        for number in range(given.rounds):
+        for number in range(chosen.rounds):
             for name, row in times.items():
-                row["KernelBot"].append(run_kernelbot(given.checkout, name, number))
+                row["KernelBot"].append(run_kernelbot(chosen.checkout, name, number))
                 time.sleep(QUIET_S)
                 row["ours"].append(run_ours(live, name, count=1))
                 row["in a queue"].append(run_ours(live, name, count=QUEUE))
                 print(f"round {number + 1}, {name}: " + _line(row, lambda values: values[-1]), flush=True)
-    print(f"medians of {given.rounds}, seconds per submission")
+    print(f"medians of {chosen.rounds}, seconds per submission")
     for name, row in times.items():
         print(f"{name:<9} " + _line(row, statistics.median))
 
 
-def _line(row: Mapping[str, list[float]], pick: object) -> str:
-    chosen = {side: pick(values) for side, values in row.items()}  # type: ignore[operator]
-    return ", ".join(f"{side} {value:.2f} ({value / chosen['KernelBot']:.3f})" for side, value in chosen.items())
+def _line(row: Mapping[str, list[float]], pick: Callable[[list[float]], float]) -> str:
+    seconds = {side: pick(values) for side, values in row.items()}
+    return ", ".join(f"{side} {value:.2f} ({value / seconds['KernelBot']:.3f})" for side, value in seconds.items())
 
 
 def _size(name: str) -> str:

@@ -174,7 +174,7 @@ class OutcomeWriter:
             self._save(handed)
 
     def wait_until_over(self, job: Job, timeout_s: float) -> None:
-        """Wait until nothing is left to do for an outcome, for so long at most."""
+        """Wait until the outcome of a job is written or given up; at most `timeout_s`."""
         until_s = self._clock() + timeout_s
         with self._lock:
             while job.key in self._pending and not self._give_up.is_set() and not self._closed:

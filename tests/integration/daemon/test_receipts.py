@@ -65,8 +65,8 @@ def rows(rig: Rig, submission: int) -> list[dict[str, Any]]:
 def looked_at(rig: Rig, receipt: Receipt) -> tuple[list[str], str]:
     """What the database says of a receipt that its keys confirm."""
     statement = receipts.check(receipt, keys(rig))
-    found = rig.sql(SHARED["signed_result"].sql.decode(), job_id=statement["job_id"])
-    return receipts.standing(receipt, statement, found[0] if found else None)
+    signed = rig.sql(SHARED["signed_result"].sql.decode(), job_id=statement["job_id"])
+    return receipts.standing(receipt, statement, signed[0] if signed else None)
 
 
 def test_every_ranked_run_has_a_receipt_through_an_outage_and_a_change_of_keys(

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import psycopg
 import pytest
 from structlog.testing import capture_logs
 
@@ -103,8 +102,7 @@ def test_a_result_whose_commit_hangs_is_spooled_when_the_daemon_ends(
     rig = make_rig(database_url)
     rig.board()
     submission = rig.submit()
-    with psycopg.connect(database_url) as connection:
-        connection.execute(b"SELECT FROM leaderboard.submission FOR UPDATE")
+    with rig.locked("SELECT FROM leaderboard.submission FOR UPDATE"):
         rig.start()
         writer = rig.daemon._writer if rig.daemon else None
         rig.wait_for(lambda: writer and writer.pending, "the result cannot be committed")

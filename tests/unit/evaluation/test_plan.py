@@ -370,8 +370,8 @@ def test_what_cannot_be_evaluated_is_refused_with_a_sentence(task: Task, mode: M
 def test_public_and_secret_run_share_a_container_on_a_cpu_alone() -> None:
     """Under the judge, with one rank, on no device, not under gVisor; no other mode, and no run that has failed."""
 
-    def owners(made: Task | None = None, *, place: Any = None, **job: Any) -> tuple[Any, Any]:  # noqa: ANN401 fields
-        plan = plan_of(samples.context(made, job=samples.job(**job), **(place or {})))
+    def owners(task: Task | None = None, *, place: Any = None, **job: Any) -> tuple[Any, Any]:  # noqa: ANN401 fields
+        plan = plan_of(samples.context(task, job=samples.job(**job), **(place or {})))
         return plan.kept_for, plan.follows
 
     mine = ("submission", samples.job().submission)
