@@ -32,7 +32,7 @@ from tasks.harness.judge.cases import LARGEST_SEED, Case, CaseError, parse_cases
 from tasks.harness.judge.problem import CheckRaised, Problem, TaskFault, rng_seed_of
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import JudgeFailed, evaluate
-from tasks.harness.shared.module_values import tensors_of
+from tasks.harness.shared.values import tensors_of
 
 #: Seconds that the import of a template may take; it may compile.
 _IMPORT_TIMEOUT_S = 180.0

@@ -20,7 +20,6 @@ from runner.evaluation.context import Place, SubmissionContext
 from runner.task_format.model import HARNESS, SUBMISSION, CuConfig, Harness, Task
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Boot, SandboxSpec
-from tasks.harness.judge.modules.group import Candidate
 
 #: What nvcc makes of a task's sources.
 PROGRAM: Final = "eval.out"
@@ -34,10 +33,8 @@ _INDUCTOR: Final = b"torch._inductor"
 #: Name of the step that says whether a submission is Python.
 PARSE: Final = "parse"
 _PARSE_TIMEOUT_S: Final = 10.0
-#: Exit code of a module's build that compilers have refused, and of a file that is no Python.
+#: Exit code of a candidate's build that compilers have refused, and of a file that is no Python.
 REFUSED: Final = 3
-#: The name of a module's file.
-_MODULE_FILE: Final = "candidate.py"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +73,7 @@ def make_build_plan(context: SubmissionContext, *, cpus: tuple[int, ...]) -> Bui
         steps = (Step(name="compile", argv=argv, timeout_s=context.build_timeout_s, result_pipe=False),)
     labels = {**job_labels(context.job), "kernel-runner.build": str(context.job.submission_id)}
     keep = (PROGRAM,) if isinstance(task.config, CuConfig) else tuple(CACHES.values())
-    return _plan(context, StepsRequest(files=files, steps=steps, keep=keep), cpus, labels)
+    return plan_build(context, StepsRequest(files=files, steps=steps, keep=keep), cpus, labels)
 
 
 def make_parse_plan(context: SubmissionContext, *, cpus: tuple[int, ...]) -> BuildPlan:
@@ -85,29 +82,11 @@ def make_parse_plan(context: SubmissionContext, *, cpus: tuple[int, ...]) -> Bui
     argv = (*harness_process(context.environment, "parse"), name, str(REFUSED))
     step = Step(name=PARSE, argv=argv, timeout_s=_PARSE_TIMEOUT_S, result_pipe=False)
     labels = {**job_labels(context.job), "kernel-runner.build": str(context.job.submission_id)}
-    return _plan(context, StepsRequest(files={name: context.job.code}, steps=(step,)), cpus, labels)
+    return plan_build(context, StepsRequest(files={name: context.job.code}, steps=(step,)), cpus, labels)
 
 
-def make_module_build_plan(
-    candidate: Candidate, place: Place, *, cpus: tuple[int, ...], build_timeout_s: float, labels: Mapping[str, str]
-) -> BuildPlan:
-    """Plan the build of a candidate of a group: its file alone, in a container of its own.
-
-    Args:
-        candidate: what is built; no other candidate and nothing of the reference is there.
-        place: where the group will run.
-        cpus: the cores to build on.
-        build_timeout_s: limit of the file's run.
-        labels: of the container.
-    """
-    argv = (*harness_process(place.environment, "prebuild"), _MODULE_FILE, str(REFUSED), *candidate.entry_points)
-    step = Step(name="compile", argv=argv, timeout_s=build_timeout_s, result_pipe=False)
-    files = {_MODULE_FILE: candidate.code.encode("utf-8", "surrogatepass")}
-    request = StepsRequest(files=files, steps=(step,), keep=tuple(CACHES.values()))
-    return _plan(place, request, cpus, {**labels, "kernel-runner.build": f"candidate {candidate.id}"})
-
-
-def _plan(place: Place, request: StepsRequest, cpus: tuple[int, ...], labels: Mapping[str, str]) -> BuildPlan:
+def plan_build(place: Place, request: StepsRequest, cpus: tuple[int, ...], labels: Mapping[str, str]) -> BuildPlan:
+    """The container for a request, on these cores."""
     spec = make_spec(
         # The same container but for its cores, and without the device.
         replace(place, slot=replace(place.slot, cpus=cpus, devices=(), numa_node=None)),

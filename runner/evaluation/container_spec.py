@@ -173,9 +173,9 @@ def harness_process(environment: Environment, name: str) -> tuple[str, ...]:
     """What to run for a process of the built-in harness.
 
     `parse` says whether a submission is Python; `prebuild` imports it to build it; `profile` runs a task's own eval
-    program below a profiler.
+    program below a profiler. Another name is that of a guest's module with a `main`.
     """
-    return (environment.python, "-I", "-c", _PROCESS.format(stage=STAGE, module=_HARNESS_MODULES[name]))
+    return (environment.python, "-I", "-c", _PROCESS.format(stage=STAGE, module=_HARNESS_MODULES.get(name, name)))
 
 
 def _devices(slot: Slot, environment: Environment) -> Devices | None:

@@ -34,7 +34,7 @@ from runner.evaluation.attempt import Attempt, HostResources, OnProgress, execut
 from runner.evaluation.build_cache import BUILD_WORKER, BuildCache
 from runner.evaluation.container_spec import HOST_IMAGE
 from runner.evaluation.context import Environment, GroupContext, Place, SubmissionContext, ValidationContext
-from runner.evaluation.kinds.group import Group
+from runner.evaluation.kinds import guests
 from runner.evaluation.kinds.kernel import Kernel
 from runner.evaluation.kinds.kind import Kind, Spent
 from runner.evaluation.kinds.program import Program
@@ -272,7 +272,7 @@ class Evaluator:
             "started_ns": time.monotonic_ns(),
         }
         if isinstance(job, GroupJob):
-            return Group(GroupContext(**facts))
+            return guests.group(GroupContext(**facts))
         if not isinstance(job, SubmissionJob | ValidationJob):
             raise TypeError(f"job {job.id} is neither of a submission, nor a group, nor a validation")
         if unknown := unknown_keys(job.task):
@@ -306,7 +306,11 @@ class Evaluator:
                 package = Path(tasks.__file__).parent
                 self._stage = stage(
                     self._settings.state_dir / "stage",
-                    {"tasks/__init__.py": package / "__init__.py", "tasks/harness": package / "harness"},
+                    {
+                        "tasks/__init__.py": package / "__init__.py",
+                        "tasks/harness": package / "harness",
+                        **guests.inside(),
+                    },
                 )
             staged = binds(self._stage)
             if gpu.image == HOST_IMAGE:

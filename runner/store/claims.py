@@ -157,7 +157,7 @@ def _group(own: Mapping[str, Any]) -> GroupJob:
         ValueError: it is of a kind that this release does not know.
     """
     task = own["task"]
-    if not isinstance(task, Mapping) or task.get("kind") != "module" or not task.get("reference"):
+    if not isinstance(task, Mapping) or not task.get("kind") or not task.get("reference"):
         raise ValueError("it is a group that this release cannot evaluate")
     group = {key: value for key, value in task.items() if key != "batch_id"}
     return GroupJob(**{**{name: own[name] for name in _ANY_JOB}, "task": group, "batch_id": task["batch_id"]})

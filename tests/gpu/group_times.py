@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from runner.extras.trainers.inside.judge.request import GroupRequest
 from sandbox.protocol import StepResult
 from tasks.harness.fork_server import ForkServers
-from tasks.harness.judge.modules.request import GroupRequest
 from tasks.harness.local import Start
 from tests.acceptance.modules.problems import sent
 from tests.support.local_modules import SuccessivePair

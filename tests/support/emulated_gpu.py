@@ -403,7 +403,8 @@ def install(arguments: Sequence[str]) -> None:
     from tasks.harness.emulate import install_if_asked
 
     install_if_asked()
-    from tasks.harness.judge import activity, device_calls, evaluation, main, worker_client
+    from runner.extras.trainers.inside.judge import main as group_main
+    from tasks.harness.judge import activity, device_calls, evaluation, worker_client
     from tasks.harness.shared import cuda_driver
     from tasks.harness.worker import device, stream_block
 
@@ -413,7 +414,7 @@ def install(arguments: Sequence[str]) -> None:
     cuda._sleep = lambda cycles: STREAM.submit(lambda: STREAM.spend(cycles))
     version: Any = torch.version
     version.cuda = "13.0"
-    require_device: Any = vars(main)["require_device"]
+    require_device: Any = vars(group_main)["require_device"]
 
     def require_with_context(device: str) -> None:
         make_context()
@@ -422,7 +423,7 @@ def install(arguments: Sequence[str]) -> None:
     patches: Sequence[tuple[Any, Mapping[str, Any]]] = (
         (cuda_driver.Driver, {"open": staticmethod(Driver)}),
         (evaluation, {"asked": lambda: False}),
-        (main, {"asked": lambda: False, "require_device": require_with_context}),
+        (group_main, {"asked": lambda: False, "require_device": require_with_context}),
         # How long the host takes to see an idle device is its load's doing.
         (device, {"asked": lambda: False, "try_out": _try_out, "_IDLE_NS": 1e12}),
         (device.Device, {"flush_l2": lambda _: None}),

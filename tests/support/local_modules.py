@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from runner.extras.trainers.inside.judge.group import Group, GroupError, Result, failed_results
+from runner.extras.trainers.inside.judge.request import GroupRequest
 from sandbox.protocol import StepResult
-from tasks.harness.judge.modules.group import Group, GroupError, Result, failed_results
-from tasks.harness.judge.modules.request import GroupRequest
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.local import JudgeFailed, LocalReport, Pair, Start, Started
 

@@ -36,6 +36,13 @@ class DeviceFull(Exception):
 OUT_OF_MEMORY = (DeviceFull, torch.OutOfMemoryError)
 
 
+def device_of(asked: str) -> str:
+    """The device that a request asks for; `auto` is cuda where torch finds one."""
+    if asked == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return asked
+
+
 def require_device(device: str) -> None:
     """Make sure that this process computes right on its device, else raise DeviceFailed.
 

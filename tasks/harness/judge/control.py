@@ -21,8 +21,7 @@ import torch
 
 from tasks.harness.shared.arenas import aligned, has_huge_pages
 from tasks.harness.shared.cores import judge_core, leave_judge_core
-from tasks.harness.shared.module_values import tensors_of
-from tasks.harness.shared.values import Packed, pack
+from tasks.harness.shared.values import Packed, pack, tensors_of
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed
 
 from .activity import Activity

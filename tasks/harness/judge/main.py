@@ -13,38 +13,32 @@ show.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import select
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 # The reference's threads must not go on spinning while the submission is timed.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 
-from tasks.harness.emulate import asked, install_if_asked
+from tasks.harness.emulate import install_if_asked
 
-from .accelerator import require_device
+from .accelerator import device_of
 from .author_code import open_page_if_given
 from .control import Control
 from .evaluation import START_TIMEOUT_NS, Judge
 from .frames import Frames
-from .modules.evaluation import GroupJudge
-from .modules.group import KIND, Group
-from .modules.request import GroupRequest
 from .multi_rank import MultiRank
 from .problem import guard_heap, scramble
 from .request import JudgeRequest
 from .single_rank import SingleRank
-from .worker_client import WorkerClient
-from .worker_output import Collector, Watcher, read_request
+from .worker_output import Collector, read_request
 from .workers import Workers
 
 
@@ -88,69 +82,6 @@ def _sees_devices() -> bool:
     return any(Path(name).exists() for name in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg"))
 
 
-def _device(asked: str) -> str:
-    if asked == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return asked
-
-
-def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collector: Collector, frames: Frames) -> None:
-    """Judge a group of modules. Its workers come one after the other, since each candidate has its own."""
-    request = GroupRequest.from_payload(payload)
-    device = _device(request.device)
-    single_rank.limit(request.memory_bytes, device)
-    deadline_ns = time.monotonic_ns() + START_TIMEOUT_NS
-    with socket.socket(fileno=int(os.environ.pop("KR_RANKS_FD"))) as line:
-        line.settimeout(START_TIMEOUT_NS / 1e9)
-
-        def new_worker(role: str) -> socket.socket:
-            frames.send({"type": "spawn", "role": role})
-            data, descriptors, _, _ = socket.recv_fds(line, 1, 1)
-            if not data:
-                raise RuntimeError(f"no {role} worker was started")
-            return socket.socket(fileno=descriptors[0])
-
-        def unpack(candidate: int) -> bool:
-            frames.send({"type": "unpack", "name": str(candidate)})
-            answer = line.recv(1)
-            if not answer:
-                raise RuntimeError("init does not say whether it has unpacked a build")
-            return answer == b"u"
-
-        reference, calibration, gate = None, None, ""
-        if device == "cpu":
-            single_rank.warm_up(deadline_ns=deadline_ns)
-        elif asked():
-            require_device(device)
-            gate = "the device is emulated"
-        else:
-            # The first worker, the reference's and this process make their contexts side by side.
-            single_rank.begin_device(flush_bytes=None, deadline_ns=deadline_ns, tried=request.streams_wait)
-            reference = WorkerClient(new_worker("reference"), Watcher(), core=single_rank.core)
-            # What the first worker tries holds for all.
-            reference.begin_device(flush_bytes=None, deadline_ns=deadline_ns, tried=True)
-            require_device(device)
-            await_others = partial(reference.await_device, deadline_ns=deadline_ns)
-            calibration, gate = single_rank.prepare_device(device, deadline_ns=deadline_ns, await_others=await_others)
-        first, control = single_rank.give_away()
-        collector.start()
-        GroupJudge(
-            Group.from_message(request.group),
-            request=request.as_judge_request(device),
-            device=device,
-            frames=frames,
-            collector=collector,
-            first=first,
-            reference=reference,
-            control=control if device == "cpu" else None,
-            new_worker=new_worker,
-            calibration=calibration,
-            gate=gate,
-            builds={int(number): message for number, message in request.builds.items()},
-            unpack=unpack,
-        ).run(Path.cwd())
-
-
 def main() -> int:
     """Wait for a request on stdin, judge it, exit. The exit code is 0 unless the harness itself broke."""
     # Before anything else: the control process must have no threads, descriptors or secrets of this process.
@@ -176,12 +107,14 @@ def main() -> int:
         # From here until the request comes, nothing in this container computes.
         frames.send({"type": "prepared"})
         payload = read_request(0)["payload"]
-        if payload.get("kind") == KIND:
-            _judge_group(payload, single_rank=single_rank, collector=collector, frames=frames)
+        if "judge" in payload:
+            # The module that a guest has for its kind of job.
+            judge = importlib.import_module(payload["judge"]).judge
+            judge(payload, single_rank=single_rank, collector=collector, frames=frames)
             sys.stderr.flush()
             os._exit(0)
         request = JudgeRequest.from_payload(payload)
-        device = _device(request.device)
+        device = device_of(request.device)
         with contextlib.closing(_workers(request, device, collector, line, single_rank)) as workers:
             collector.start()
             Judge(request, device=device, frames=frames, workers=workers, collector=collector).run(Path.cwd())

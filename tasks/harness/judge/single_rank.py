@@ -10,9 +10,8 @@ from pathlib import Path
 
 import torch
 
-from tasks.harness.shared.module_values import map_tensors
 from tasks.harness.shared.profilers import Capture, Profile
-from tasks.harness.shared.values import Packed, Snapshot, pack, signature, tensors_in, tree_signature
+from tasks.harness.shared.values import Packed, Snapshot, map_tensors, pack, signature, tensors_in, tree_signature
 
 from .calibration import CalibrationCall, calibrate, calibrate_device, keeps_turns
 from .cases import Value

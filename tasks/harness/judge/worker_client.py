@@ -209,17 +209,14 @@ class WorkerClient:
             message["compiled"] = asdict(compiled)
         self._ask(message, "loaded", deadline_ns)
 
-    def parse(self, code: str, *, deadline_ns: int) -> None:
-        """Let the worker compile the text of a module, and run nothing of it.
+    def run(self, function: str, *, deadline_ns: int, **values: object) -> None:
+        """Let the worker call a function of a guest's, as `module:name`; a Submission that it returns is called then.
 
         Raises:
-            Fault: see the class. If it is not `gone`, the worker is as it was before.
+            Fault: see the class.
         """
-        self._ask({"op": "parse", "code": code}, "parsed", deadline_ns)
-
-    def load_module(self, code: str, entry_points: Sequence[str], *, deadline_ns: int) -> None:
-        """Give the worker the text of a module. It runs it, and finds the first of these classes that is there."""
-        self._ask({"op": "load_module", "code": code, "entry_points": list(entry_points)}, "loaded", deadline_ns)
+        module, _, name = function.partition(":")
+        self._ask({"op": "run", "module": module, "function": name, "values": values}, "ran", deadline_ns)
 
     def flush(self, *, deadline_ns: int) -> None:
         """Make the worker flush stdout and stderr."""

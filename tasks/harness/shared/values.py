@@ -476,6 +476,35 @@ def tensors_in(value: object) -> tuple[int, int]:
     return len(nodes), sum(node["bytes"] for node in nodes)
 
 
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors of an argument, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, SimpleNamespace):
+        value = vars(value)
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [tensor for item in value for tensor in tensors_of(item)] if isinstance(value, (tuple, list)) else []
+
+
+def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The argument with each tensor changed. Tensors that are there twice stay one."""
+    changed: dict[int, torch.Tensor] = {}
+
+    def walk(item: Any) -> Any:
+        if isinstance(item, torch.Tensor):
+            if id(item) not in changed:
+                changed[id(item)] = change(item)
+            return changed[id(item)]
+        if type(item) in (tuple, list):
+            return type(item)(walk(part) for part in item)
+        if type(item) is dict:
+            return {key: walk(part) for key, part in item.items()}
+        return item
+
+    return walk(value)
+
+
 def tree_signature(packed: Packed) -> object:
     """Structure, dtypes and shapes of a packed input."""
     return _signature(packed.tree)

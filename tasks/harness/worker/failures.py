@@ -11,8 +11,10 @@ from .compiled import CompileFailed, KernelFailed
 from .submission import LoadFailed
 from .texts import cut, summary
 
-#: Frames of files below this folder are left out of a submission's tracebacks.
-HARNESS = str(Path(__file__).parents[1])
+#: Where `tasks` is, and what guests have for a container.
+ROOT = Path(__file__).parents[3]
+#: Frames of files below these folders are left out of a submission's tracebacks.
+HARNESS = (str(ROOT / "tasks" / "harness"), str(ROOT / "runner"))
 #: Classes of exceptions that say that a kernel was not built, by (root package, class name). The text of an exception
 #: is never looked at.
 _BUILD_ERRORS = {("triton", "CompilationError"), ("torch", "CppCompileError"), ("torch", "InductorError")}

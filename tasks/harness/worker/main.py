@@ -11,8 +11,8 @@ Messages on the socket in KR_JUDGE_FD, and their answers:
 
     load           {files, submission, compiled} -> loaded | failed
         compiled: absent, or a library that the compiler makes (see `compiled`)
-    parse          {code}                  -> parsed | failed                 runs nothing of it
-    load_module    {code, entry_points}    -> loaded | failed                 a PyTorch module (see `module`)
+    run            {module, function, values} -> ran | failed                 what a guest has for its kind of job
+        if the function returns a Submission, that is called from then on
     open_flags     {}                      -> flags_open {pid}                descriptors: flags, a socket
         on that socket the worker sends a descriptor of its own memory, once, and gets descriptors of inputs
     prepare_device {flush_bytes, tried}    -> device_prepared {pid, why_not}  descriptor: a page of flags
@@ -53,6 +53,7 @@ If it is one rank of several:
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import signal
 import socket
@@ -82,7 +83,6 @@ from .calibration import calibration_kernel  # noqa: E402 see above
 from .device import Device  # noqa: E402 see above
 from .failures import describe_failure  # noqa: E402 see above
 from .inputs import Inputs, map_memory  # noqa: E402 see above
-from .module import load_module, parse  # noqa: E402 see above
 from .profiling import profile_call  # noqa: E402 see above
 from .ranks import Rank  # noqa: E402 see above
 from .stream_block import QueuedCall, StreamCall  # noqa: E402 see above
@@ -147,8 +147,7 @@ class Worker:
         """Answer until the judge is gone."""
         handlers: Mapping[str, Callable[[dict[str, Any], Sequence[int]], dict[str, Any]]] = {
             "load": self._load,
-            "parse": self._parse,
-            "load_module": self._load_module,
+            "run": self._run,
             "open_flags": self._open_flags,
             "prepare_device": self._prepare_device,
             "enqueue": self._enqueue,
@@ -192,15 +191,12 @@ class Worker:
         self._kernel = self._submission.kernel
         return {"op": "loaded"}
 
-    @staticmethod
-    def _parse(message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
-        parse(message["code"])
-        return {"op": "parsed"}
-
-    def _load_module(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
-        self._submission = load_module(Path.cwd(), message["code"], message["entry_points"])
-        self._kernel = self._submission.kernel
-        return {"op": "loaded"}
+    def _run(self, message: dict[str, Any], _: Sequence[int]) -> dict[str, Any]:
+        function = getattr(importlib.import_module(message["module"]), message["function"])
+        returned = function(**message["values"])
+        if isinstance(returned, Submission):
+            self._submission, self._kernel = returned, returned.kernel
+        return {"op": "ran"}
 
     def _open_flags(self, _: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         self._flags = CallFlags(map_memory(descriptors[0], FLAGS_BYTES))

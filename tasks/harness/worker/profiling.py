@@ -12,7 +12,7 @@ import torch
 from tasks.harness.shared.profilers import Capture, Profile, Report, Tool, missing, profiler_of, run
 from tasks.harness.shared.wire import MAX_TABLE_BYTES, MAX_TRACE_BYTES
 
-from .failures import HARNESS
+from .failures import ROOT
 from .inputs import Inputs
 from .profile_target import write as write_call
 from .submission import Submission
@@ -70,5 +70,5 @@ def _profile_by_vendor(tool: Tool, submission: Submission, inputs: Inputs, captu
         call.mkdir()
         reports.mkdir()
         write_call(call, submission=submission.file, program=submission.program, data=inputs.raw)
-        target = (sys.executable, "-P", "-c", _TARGET.format(str(Path(HARNESS).parents[1])), str(call))
+        target = (sys.executable, "-P", "-c", _TARGET.format(str(ROOT)), str(call))
         return run(tool, target, reports, capture=capture, limit_s=limit_s)

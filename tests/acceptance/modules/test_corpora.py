@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tasks.harness.judge.modules.group import MOST_CANDIDATES
+from runner.extras.trainers.inside.judge.group import MOST_CANDIDATES
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.acceptance.modules import plain
 from tests.acceptance.modules.cheats import CHEATS

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 
 from runner.base.model import Job, JobResult, Progress, Slot
-from runner.evaluation.kinds.group import group_result
+from runner.extras.trainers.kinds.module import group_result
 
 SLOT = Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,))
 #: What the harness reports of a candidate whose text says nothing else.

@@ -24,7 +24,7 @@ from runner.task_format.model import CaseSet
 from sandbox.host.engine import DockerEngine
 from tests.fakes.nvml import Nvml as FakeNvml
 from tests.fakes.recordings import nvidia
-from tests.integration.evaluation.test_modules import GOOD, REFERENCE
+from tests.integration.extras.trainers.kinds.test_modules import GOOD, REFERENCE
 from tests.plugins.live import ROOT
 from tests.support.waiting import PATIENCE_S
 from tests.unit import samples

@@ -19,8 +19,7 @@ from tasks.harness.judge.activity import Activity, Look
 from tasks.harness.judge.control import Control, ControlOutputs, read_all
 from tasks.harness.judge.worker_client import Called, WorkerClient
 from tasks.harness.shared.arenas import Arena
-from tasks.harness.shared.module_values import tensors_of
-from tasks.harness.shared.values import Packed, pack
+from tasks.harness.shared.values import Packed, pack, tensors_of
 from tests.support.waiting import PATIENCE_S
 
 _PATIENCE_NS = int(PATIENCE_S * 1e9)

@@ -10,11 +10,9 @@ import pytest
 from runner.base.gpu_types.model import GpuType, Vendor
 from runner.base.model import Mode, SubmissionJob, Verdict
 from runner.evaluation.build_plan import (
-    REFUSED,
     BuildPlan,
     compiles,
     make_build_plan,
-    make_module_build_plan,
     should_build,
 )
 from runner.evaluation.container_spec import CACHES
@@ -24,7 +22,6 @@ from runner.evaluation.result_rows import Evidence
 from runner.task_format.model import Extra, Harness, Task
 from sandbox.protocol import StepResult, StepsRequest
 from sandbox.spec import Ending
-from tasks.harness.judge.modules.group import Candidate
 from tests.unit import samples
 
 CPUS = (6, 7)
@@ -115,23 +112,6 @@ def test_candidates_are_built_if_they_compile_when_their_file_runs() -> None:
     """Those of KernelBook's form only name helpers of the compiler, and compile at their first call."""
     assert compiles(b"module = load_inline(name='x', cuda_sources=source)")
     assert not compiles(b"from torch._inductor.runtime.triton_heuristics import grid\n@triton.jit\ndef kernel(x): pass")
-
-
-@pytest.mark.parametrize("gpu", [samples.CPU, samples.H100], ids=["cpu", "gpu"])
-def test_a_candidate_is_built_alone(gpu: GpuType) -> None:
-    """In the container of a run but for device, cores and judge; with its own file and the names of its class."""
-    candidate = Candidate(id=7, code="its code", entry_points=("ModelNew", "NetNew"))
-    plan = make_module_build_plan(
-        candidate, context_of(samples.task(), gpu), cpus=CPUS, build_timeout_s=9, labels={"a": "b"}
-    )
-    ran = run(samples.task(), gpu).spec
-    assert dict(plan.request.files) == {"candidate.py": b"its code"}
-    (step,) = plan.request.steps
-    assert step.argv[-4:] == ("candidate.py", str(REFUSED), "ModelNew", "NetNew")
-    assert (step.timeout_s, step.result_pipe, dict(step.files)) == (9, False, {})
-    assert (plan.spec.devices, plan.spec.limits.cpus, plan.spec.environment) == (None, CPUS, ran.environment)
-    assert (plan.spec.labels["a"], plan.spec.labels["kernel-runner.build"]) == ("b", "candidate 7")
-    assert set(plan.request.keep) == set(CACHES.values())
 
 
 def test_caches_are_below_work_and_come_back() -> None:

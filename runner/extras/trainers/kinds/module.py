@@ -16,18 +16,26 @@ from typing import Any, Final
 from runner.base.gpu_types.model import GpuType, Vendor
 from runner.base.model import Job, JobResult, Json, Verdict
 from runner.evaluation.build_cache import Build
-from runner.evaluation.build_plan import REFUSED, BuildPlan, compiles, make_module_build_plan
-from runner.evaluation.container_spec import ContainerOwner, job_labels, make_spec, may_share, pair_boot
-from runner.evaluation.context import GroupContext
+from runner.evaluation.build_plan import REFUSED, BuildPlan, compiles, plan_build
+from runner.evaluation.container_spec import (
+    CACHES,
+    ContainerOwner,
+    harness_process,
+    job_labels,
+    make_spec,
+    may_share,
+    pair_boot,
+)
+from runner.evaluation.context import GroupContext, Place
 from runner.evaluation.kinds.kind import Builds, Run, Spent
 from runner.evaluation.plan import Plan
+from runner.extras.trainers.inside.judge import group as harness
+from runner.extras.trainers.inside.judge.request import GroupRequest
 from runner.task_format.case_memory import tensor_bytes
 from sandbox.host.build_archive import BuildArchive, JoinedArchives
 from sandbox.host.container import ContainerReport
-from sandbox.protocol import MAX_ARCHIVE_BYTES, PairRequest, StepResult
+from sandbox.protocol import MAX_ARCHIVE_BYTES, PairRequest, Step, StepResult, StepsRequest
 from sandbox.spec import Ending
-from tasks.harness.judge.modules import group as harness
-from tasks.harness.judge.modules.request import GroupRequest
 
 #: How an item can end. `invalid` is the reference's fault, `internal_error` ours.
 VERDICTS: Final = frozenset(
@@ -48,6 +56,9 @@ _MAX_DEPTH: Final = 4
 _MARGIN_S: Final = 60.0
 _KILLED: Final = "signal 9"
 _MEMORY: Final = "the candidate used up the container's memory"
+#: The program that builds a candidate, and the name of its file.
+_PREBUILD: Final = "runner.extras.trainers.inside.worker.prebuild"
+_MODULE_FILE: Final = "candidate.py"
 #: Characters of what compilers said that a result keeps.
 _MOST_SAID: Final = 4000
 #: Parts of a candidate's evaluation that the judge times, and more milliseconds than any takes.
@@ -149,6 +160,30 @@ class Group:
         return group_result(
             self.context.job, self.context.slot.name, rows, eval_ns=spent.elapsed_ns, phases_ns=phases_ns
         )
+
+
+def make_module_build_plan(
+    candidate: harness.Candidate,
+    place: Place,
+    *,
+    cpus: tuple[int, ...],
+    build_timeout_s: float,
+    labels: Mapping[str, str],
+) -> BuildPlan:
+    """Plan the build of a candidate of a group: its file alone, in a container of its own.
+
+    Args:
+        candidate: what is built; no other candidate and nothing of the reference is there.
+        place: where the group will run.
+        cpus: the cores to build on.
+        build_timeout_s: limit of the file's run.
+        labels: of the container.
+    """
+    argv = (*harness_process(place.environment, _PREBUILD), _MODULE_FILE, str(REFUSED), *candidate.entry_points)
+    step = Step(name="compile", argv=argv, timeout_s=build_timeout_s, result_pipe=False)
+    files = {_MODULE_FILE: candidate.code.encode("utf-8", "surrogatepass")}
+    request = StepsRequest(files=files, steps=(step,), keep=tuple(CACHES.values()))
+    return plan_build(place, request, cpus, {**labels, "kernel-runner.build": f"candidate {candidate.id}"})
 
 
 def archives_of(builds: Mapping[int, Build]) -> dict[int, BuildArchive]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tasks.harness.judge.modules.compare import Tolerance, compare
+from runner.extras.trainers.inside.judge.compare import Tolerance, compare
 from tasks.harness.judge.own_settings import OwnSettings
 from tasks.harness.judge.problem import Problem
 from tests.acceptance.judging.forked_judges import ForkedJudges

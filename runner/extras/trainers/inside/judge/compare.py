@@ -35,7 +35,7 @@ class Tolerance:
     atol: float | None = None
 
     def of(self, dtype: torch.dtype) -> tuple[float, float]:
-        """rtol and atol of a tensor of this dtype."""
+        """Rtol and atol of a tensor of this dtype."""
         rtol, atol = default_tolerance(dtype)
         return (rtol if self.rtol is None else self.rtol), (atol if self.atol is None else self.atol)
 

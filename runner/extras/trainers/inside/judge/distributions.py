@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tasks.harness.shared.module_values import map_tensors, tensors_of
+from tasks.harness.shared.values import map_tensors, tensors_of
 
 ORIGINAL = "original"
 #: Dtypes whose numbers are changed. Of others torch knows no least one, or single steps are all they have.

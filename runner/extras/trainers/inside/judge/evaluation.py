@@ -23,6 +23,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 
+from runner.extras.trainers.inside.shared.own_memory import limit_note
 from sandbox.protocol import Judged
 from tasks.harness.judge.accelerator import OUT_OF_MEMORY, DeviceFailed, device_failure, held_by_others
 from tasks.harness.judge.author_code import begin_at
@@ -41,8 +42,7 @@ from tasks.harness.judge.timed_case import TimedCase
 from tasks.harness.judge.worker_client import WorkerClient
 from tasks.harness.judge.worker_output import Captured, Collector, Watcher
 from tasks.harness.judge.workers import Workers
-from tasks.harness.shared.module_values import tensors_of
-from tasks.harness.shared.own_memory import limit_note
+from tasks.harness.shared.values import tensors_of
 
 from .clock import Clock
 from .compare import Comparison, Tolerance, compare, kernelbench_allclose, kind_of
@@ -50,7 +50,7 @@ from .group import CANDIDATES, DEVICE_BASELINES, Candidate, Group, Result
 from .moments import DRAWS
 from .prepare import DEPENDS_ON_HISTORY, Expected, Prepared, Trial, prepare, require_fit
 from .reference_module import InvalidReference, Reference, same_bits
-from .side import ModuleSide
+from .side import ModuleSide, load, parse
 from .speedup import Row, Speedup, speedup_of, stats_of
 from .static import flags_of
 from .weights import describe_match, is_full, matching
@@ -257,7 +257,7 @@ class GroupJudge:
         client = self._connect("reference")
         clock = Clock(self._settings.timeout_s)
         try:
-            client.load_module(self._group.reference, [self._group.entry_point], deadline_ns=clock.deadline_ns)
+            load(client, self._group.reference, [self._group.entry_point], deadline_ns=clock.deadline_ns)
         except Fault as fault:
             if fault.timed_out:
                 limit_s = self._settings.timeout_s
@@ -417,7 +417,7 @@ class GroupJudge:
                 client.warm_up(deadline_ns=deadline)
             # It answers when it is up. The reference's calls, which may be next, would be timed beside its start.
             if self._measured is None:
-                client.parse("", deadline_ns=deadline)
+                parse(client, "", deadline_ns=deadline)
             else:
                 why_not = client.prepare_device(deadline_ns=deadline, measured=self._measured)
                 if why_not is not None:
@@ -634,7 +634,7 @@ class _Attempt:
         """Refuse what needs no run. Nothing of the candidate runs for this, so the worker serves the next one, too."""
         result = self._result
         result.stage = "compile"
-        client.parse(self._candidate.code, deadline_ns=self._clock.deadline_ns)
+        parse(client, self._candidate.code, deadline_ns=self._clock.deadline_ns)
         if self._settings.require_custom_kernel and "no_custom_kernel" in result.flags:
             raise Fault("rejected", "a custom kernel is demanded, and the candidate's text defines none")
         refused = self._group.refused(self._candidate.id)
@@ -648,7 +648,7 @@ class _Attempt:
         built = time.monotonic_ns()
         self._group.use_up(self._candidate.id)
         self._client, self._clock = client, Clock(self._settings.timeout_s)
-        client.load_module(self._candidate.code, self._candidate.entry_points, deadline_ns=self._clock.deadline_ns)
+        load(client, self._candidate.code, self._candidate.entry_points, deadline_ns=self._clock.deadline_ns)
         result.compiled = True
         result.build_ms = round((time.monotonic_ns() - built) / 1e6, 3)
         self._end_part("compile")

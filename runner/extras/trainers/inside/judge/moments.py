@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from tasks.harness.shared.module_values import tensors_of
+from tasks.harness.shared.values import tensors_of
 
 from .compare import as_real, kind_of
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
+from runner.extras.trainers.inside.shared.module_values import encode_value
 from tasks.harness.judge.snapshots import held
 from tasks.harness.shared.generators import SEEDS, seed_all, seed_some, states
-from tasks.harness.shared.module_values import encode_value, tensors_of
-from tasks.harness.shared.values import Unsupported, pack
+from tasks.harness.shared.values import Unsupported, pack, tensors_of
 
 from .compare import DEFAULT_TOLERANCE, Tolerance, compare, default_tolerance, in_double, kernelbench_allclose
 from .distributions import ORIGINAL, copied, names_for, observe, transformed

@@ -20,12 +20,13 @@ from typing import Any
 
 import torch
 
+from runner.extras.trainers.inside.shared import paritybench
+from runner.extras.trainers.inside.shared.module_values import has_lazy_parts, loadable_state, plain
+from runner.extras.trainers.inside.shared.own_memory import limit_note, limited_memory
 from tasks.harness.judge.author_code import sentence_of
 from tasks.harness.judge.own_settings import OwnSettings
-from tasks.harness.shared import paritybench
 from tasks.harness.shared.generators import seed_all
-from tasks.harness.shared.module_values import has_lazy_parts, loadable_state, map_tensors, plain, tensors_of
-from tasks.harness.shared.own_memory import limit_note, limited_memory
+from tasks.harness.shared.values import map_tensors, tensors_of
 
 from .compare import Tolerance, compare, kind_of
 from .distributions import copied

@@ -9,9 +9,9 @@ from typing import Any
 from sandbox.protocol import FrameError, read
 from tasks.harness.judge.request import JudgeRequest, RequestError
 
-from .group import KIND
-
 VERSION = 1
+#: The module whose function `judge` the judge's process calls with this request.
+JUDGE = f"{__package__}.main"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class GroupRequest:
 
     def to_payload(self) -> dict[str, Any]:
         """The JSON object that `from_payload` reads."""
-        return {"version": VERSION, "kind": KIND, **asdict(self)}
+        return {"version": VERSION, "judge": JUDGE, **asdict(self)}
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> GroupRequest:
@@ -41,6 +41,7 @@ class GroupRequest:
         """
         values = dict(payload)
         version = values.pop("version", None)
+        values.pop("judge", None)
         if version != VERSION:
             raise RequestError(f"group request has version {version!r}, this harness understands {VERSION}")
         try:

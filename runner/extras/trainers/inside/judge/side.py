@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
+from runner.extras.trainers.inside.shared.module_values import encode_value
 from tasks.harness.judge.cases import Value
 from tasks.harness.judge.control import Control, ControlOutputs
 from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.snapshots import within
 from tasks.harness.judge.worker_client import Called, WorkerClient
 from tasks.harness.judge.workers import Call
-from tasks.harness.shared.module_values import encode_value
 from tasks.harness.shared.values import MAX_DIMENSIONS, Packed, Unsupported, pack, tensors_in, tree_signature
 
 from .clock import Clock
@@ -38,6 +38,8 @@ _NESTED_NS = 30_000.0
 _NESTED_TENSOR_NS = 15_000.0
 #: No size that a worker names is above this.
 _MOST_SIZE = 1 << 48
+#: What runs in the worker.
+_WORKER = f"{__package__.rpartition('.')[0]}.worker.module"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +93,20 @@ def encoded(value: object) -> object:
         return encode_value(value)
     except Unsupported as error:
         raise InvalidReference(f"an argument of the reference cannot be handed to a worker: {error}") from error
+
+
+def parse(client: WorkerClient, code: str, *, deadline_ns: int) -> None:
+    """Let the worker compile the text of a module, and run nothing of it.
+
+    Raises:
+        Fault: see WorkerClient. If it is not `gone`, the worker is as it was before.
+    """
+    client.run(f"{_WORKER}:parse", code=code, deadline_ns=deadline_ns)
+
+
+def load(client: WorkerClient, code: str, entry_points: Sequence[str], *, deadline_ns: int) -> None:
+    """Give the worker the text of a module. It runs it, and finds the first of these classes that is there."""
+    client.run(f"{_WORKER}:load_module", code=code, entry_points=list(entry_points), deadline_ns=deadline_ns)
 
 
 class ModuleSide:

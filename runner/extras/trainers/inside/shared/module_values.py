@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch.nn.parameter import is_lazy
 
+from tasks.harness.shared.values import DTYPES, Unsupported
+
 from .paritybench import Config
-from .values import DTYPES, Unsupported
 
 _MARK = "\N{START OF HEADING}kind"
 #: Classes of tensors that have nothing of their own but numbers.
@@ -79,35 +79,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     return value
-
-
-def tensors_of(value: Any) -> list[torch.Tensor]:
-    """The tensors of an argument, in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, SimpleNamespace):
-        value = vars(value)
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [tensor for item in value for tensor in tensors_of(item)] if isinstance(value, (tuple, list)) else []
-
-
-def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """The argument with each tensor changed. Tensors that are there twice stay one."""
-    changed: dict[int, torch.Tensor] = {}
-
-    def walk(item: Any) -> Any:
-        if isinstance(item, torch.Tensor):
-            if id(item) not in changed:
-                changed[id(item)] = change(item)
-            return changed[id(item)]
-        if type(item) in (tuple, list):
-            return type(item)(walk(part) for part in item)
-        if type(item) is dict:
-            return {key: walk(part) for key, part in item.items()}
-        return item
-
-    return walk(value)
 
 
 def loadable_state(module: Any) -> dict[str, torch.Tensor]:

@@ -24,17 +24,19 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 import torch
 
-from tasks.harness.shared import paritybench, torch_headers
+from runner.extras.trainers.inside.shared import paritybench
+from runner.extras.trainers.inside.shared.module_values import decode_value, has_lazy_parts, loadable_state, plain
+from runner.extras.trainers.inside.shared.own_memory import limit_memory
+from tasks.harness.shared import torch_headers
 from tasks.harness.shared.generators import seed_all, seed_some
-from tasks.harness.shared.module_values import decode_value, has_lazy_parts, loadable_state, plain, tensors_of
-from tasks.harness.shared.own_memory import limit_memory
-
-from .submission import LoadFailed, Submission
+from tasks.harness.shared.values import tensors_of
+from tasks.harness.worker.submission import LoadFailed, Submission
 
 _FILE = "candidate.py"
 
@@ -51,14 +53,14 @@ def parse(code: str) -> CodeType:
         raise SyntaxError(f"the text cannot be compiled: {error}") from error
 
 
-def load_module(directory: Any, code: str, entry_points: list[str]) -> Submission:
+def load_module(code: str, entry_points: list[str]) -> Submission:
     """Run a candidate's file and find its class. What the file raises passes through.
 
     Raises:
         LoadFailed: it defines no class of these names.
     """
     # Compilers and inspect look for the source of functions in the file.
-    data = code.encode("utf-8")
+    data, directory = code.encode("utf-8"), Path.cwd()
     (directory / _FILE).write_bytes(data)
     sys.path.insert(0, str(directory))
     paritybench.install()
@@ -184,6 +186,7 @@ class Graphed:
         self._graphs.clear()
 
     def __call__(self, *args: Any) -> Any:
+        """The module's output."""
         tensors = tensors_of(args)
         kind = tuple((item.shape, item.dtype) for item in tensors)
         if kind not in self._graphs:

@@ -22,7 +22,8 @@ ROUNDS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1"))
 _GOOD = candidate("linear")
 _RETURN = "return torch.relu(self.l(x))"
 _HEAD = (
-    "import torch\nfrom tasks.harness.worker import module, main\nfrom tasks.harness.shared import values\n"
+    "import torch\nfrom runner.extras.trainers.inside.worker import module\n"
+    "from tasks.harness.worker import main\nfrom tasks.harness.shared import values\n"
     "x = torch.rand(8, 16) + 1\nHost, Worker = module.Host, main.Worker\n\ndef value():\n    return {value}\n\n"
 )
 #: Where a worker's word stands -> what a candidate does to have another one there.

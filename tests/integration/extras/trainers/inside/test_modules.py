@@ -114,7 +114,7 @@ def test_further_baselines_are_numbers_of_their_own(processes: ForkedJudges) -> 
 
 def test_a_candidate_gains_nothing_by_seeding_for_itself(processes: ForkedJudges) -> None:
     """The harness's seeding is in the time of both sides, and short enough for the interval."""
-    own = "import sys\nmodule = sys.modules['tasks.harness.worker.module']\n"
+    own = "import sys\nmodule = sys.modules['runner.extras.trainers.inside.worker.module']\n"
     cheap = f"{own}module.seed_some = lambda names, seed: torch.default_generator.manual_seed(seed)\n"
     honest, forged = _judged(
         processes, "dropout", candidate("dropout"), candidate("dropout") + cheap, timed_calls=12, inputs=1

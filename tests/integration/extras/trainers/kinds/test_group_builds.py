@@ -22,11 +22,11 @@ from runner.evaluation.attempt import HostResources
 from runner.evaluation.build_cache import Build
 from runner.evaluation.context import Place
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.evaluation.kinds import group as kind
+from runner.extras.trainers.kinds import module as kind
 from sandbox import protocol
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.engine import ContainerReport, DockerEngine
-from tests.integration.evaluation.test_modules import GOOD, REFERENCE
+from tests.integration.extras.trainers.kinds.test_modules import GOOD, REFERENCE
 from tests.support.waiting import PATIENCE_S
 from tests.unit import samples
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tasks.harness.judge.modules.compare import Tolerance, compare, kernelbench_allclose
+from runner.extras.trainers.inside.judge.compare import Tolerance, compare, kernelbench_allclose
 
 _DEFAULT = Tolerance()
 
@@ -132,7 +132,7 @@ def test_outputs_are_compared_in_parts_as_in_one(size: int, monkeypatch: pytest.
     for found in (expected.clone(), expected + 1e-6, expected * 1.01, expected * 1e200):
         whole = compare(expected, found, _DEFAULT)
         with monkeypatch.context() as patch:
-            patch.setattr("tasks.harness.judge.modules.compare._AT_ONCE", 3)
+            patch.setattr("runner.extras.trainers.inside.judge.compare._AT_ONCE", 3)
             parts = compare(expected, found, _DEFAULT)
             assert compare(found * 1e300, found * 1e300, _DEFAULT).problem is None
         assert parts.problem == whole.problem

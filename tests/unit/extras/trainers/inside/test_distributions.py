@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tasks.harness.judge.modules.distributions import copied, names_for, observe, transformed
+from runner.extras.trainers.inside.judge.distributions import copied, names_for, observe, transformed
 
 
 def _changed(draws: list[list[torch.Tensor]], name: str) -> torch.Tensor:

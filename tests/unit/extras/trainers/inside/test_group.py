@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tasks.harness.judge.modules.group import Group, GroupError, Result, failed_results
-from tasks.harness.judge.modules.request import GroupRequest
+from runner.extras.trainers.inside.judge.group import Group, GroupError, Result, failed_results
+from runner.extras.trainers.inside.judge.request import GroupRequest
 from tasks.harness.judge.request import RequestError
 
 

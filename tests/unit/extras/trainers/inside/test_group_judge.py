@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.harness.judge.modules.evaluation import GroupJudge
+from runner.extras.trainers.inside.judge.evaluation import GroupJudge
 
 
 @pytest.mark.parametrize("has_control", [False, True])
@@ -22,7 +22,7 @@ def test_a_new_worker_is_up_before_the_reference_is_timed(*, has_control: bool) 
     client: Any = SimpleNamespace(
         open_flags=open_flags,
         warm_up=lambda **_: orders.append("warm up"),
-        parse=lambda *_, **__: orders.append("answers"),
+        run=lambda *_, **__: orders.append("answers"),
     )
     judge: Any = SimpleNamespace(
         _for_reference=None,

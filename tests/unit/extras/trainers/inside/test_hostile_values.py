@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from tasks.harness.judge.modules.compare import Tolerance, compare, kernelbench_allclose
-from tasks.harness.judge.modules.evaluation import _mutation
-from tasks.harness.judge.modules.moments import Draws
-from tasks.harness.judge.modules.prepare import Expected
-from tasks.harness.judge.modules.side import Constructed
+from runner.extras.trainers.inside.judge.compare import Tolerance, compare, kernelbench_allclose
+from runner.extras.trainers.inside.judge.evaluation import _mutation
+from runner.extras.trainers.inside.judge.moments import Draws
+from runner.extras.trainers.inside.judge.prepare import Expected
+from runner.extras.trainers.inside.judge.side import Constructed
 from tests.support.hostile_values import DTYPED, VALUES, Refused, arrived, value_of
 
 #: Of torch, about the values themselves.

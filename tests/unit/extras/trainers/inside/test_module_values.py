@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
-from tasks.harness.shared.module_values import decode_value, encode_value, plain
-from tasks.harness.shared.paritybench import Config, install
+from runner.extras.trainers.inside.shared.module_values import decode_value, encode_value, plain
+from runner.extras.trainers.inside.shared.paritybench import Config, install
 from tasks.harness.shared.values import Unsupported, pack, unpack
 
 

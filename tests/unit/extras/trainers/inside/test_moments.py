@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 torch's own habit
 
-from tasks.harness.judge.modules.moments import DRAWS, Draws
+from runner.extras.trainers.inside.judge.moments import DRAWS, Draws
 
 Make = Callable[[torch.Tensor], torch.Tensor]
 #: What modules make random: elements alone, seldom or often, together, of heavy tails, beside what is not finite.

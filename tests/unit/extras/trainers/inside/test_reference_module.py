@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tasks.harness.judge.modules.distributions import transformed
-from tasks.harness.judge.modules.group import Settings
-from tasks.harness.judge.modules.prepare import Prepared, prepare
-from tasks.harness.judge.modules.reference_module import InvalidReference, Reference
+from runner.extras.trainers.inside.judge.distributions import transformed
+from runner.extras.trainers.inside.judge.group import Settings
+from runner.extras.trainers.inside.judge.prepare import Prepared, prepare
+from runner.extras.trainers.inside.judge.reference_module import InvalidReference, Reference
 
 _HEAD = "import torch\nimport torch.nn as nn\n"
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from runner.extras.trainers.inside.judge.speedup import Row, speedup_of, stats_of
 from tasks.harness.judge.audit import Sample
 from tasks.harness.judge.hand_over import Bound
-from tasks.harness.judge.modules.speedup import Row, speedup_of, stats_of
 
 _HAND_OVER_NS = 10_000
 

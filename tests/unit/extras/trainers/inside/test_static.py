@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.harness.judge.modules.group import MAX_TEXT_BYTES
-from tasks.harness.judge.modules.static import flags_of
+from runner.extras.trainers.inside.judge.group import MAX_TEXT_BYTES
+from runner.extras.trainers.inside.judge.static import flags_of
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tasks.harness.judge.modules.weights import describe_match, is_full, matching, shifted
+from runner.extras.trainers.inside.judge.weights import describe_match, is_full, matching, shifted
 
 _STATE = {"a.weight": torch.ones(2, 3), "a.bias": torch.zeros(2)}
 _W, _B = ("a.weight", (2, 3), "torch.float32"), ("a.bias", (2,), "torch.float32")

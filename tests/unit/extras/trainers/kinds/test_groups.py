@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runner.base.model import GroupJob, Verdict
-from runner.evaluation.kinds.group import KEYS, MAX_TEXT, VERDICTS, group_result
+from runner.extras.trainers.kinds.module import KEYS, MAX_TEXT, VERDICTS, group_result
 from tests.unit import samples
 
 FINE: dict[str, Any] = {"verdict": "accepted", "stage": "done", "correct": True, "message": "right", "speedup": 1.5}

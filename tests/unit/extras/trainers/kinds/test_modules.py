@@ -8,12 +8,22 @@ from typing import Any
 
 import pytest
 
+from runner.base.gpu_types.model import GpuType
 from runner.base.model import Device
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import REFUSED
+from runner.evaluation.container_spec import CACHES
 from runner.evaluation.context import GroupContext
-from runner.evaluation.kinds.group import Group, archives_of, refusal_of, rows_of, with_build
 from runner.evaluation.plan import Plan
+from runner.extras.trainers.inside.judge.group import Candidate, Result
+from runner.extras.trainers.kinds.module import (
+    Group,
+    archives_of,
+    make_module_build_plan,
+    refusal_of,
+    rows_of,
+    with_build,
+)
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import (
@@ -26,7 +36,6 @@ from sandbox.protocol import (
     StepResult,
 )
 from sandbox.spec import Ending, Outcome
-from tasks.harness.judge.modules.group import Result
 from tests.unit import samples
 
 _GROUP: dict[str, Any] = {
@@ -91,6 +100,22 @@ def test_the_container_is_that_of_every_job() -> None:
     assert plan.request.payload["group"] == _GROUP
     assert plan.spec.limits.wall_s == pytest.approx(60 + 6 * 10)
     assert plan.spec.boot.kind == "pair"
+
+
+@pytest.mark.parametrize("gpu", [samples.CPU, samples.H100], ids=["cpu", "gpu"])
+def test_a_candidate_is_built_alone(gpu: GpuType) -> None:
+    """In the container of a run but for device, cores and judge; with its own file and the names of its class."""
+    candidate = Candidate(id=7, code="its code", entry_points=("ModelNew", "NetNew"))
+    place = samples.context(samples.task(), job=samples.job(), gpu=gpu)
+    plan = make_module_build_plan(candidate, place, cpus=(6, 7), build_timeout_s=9, labels={"a": "b"})
+    ran = samples.submission(place).plan.spec
+    assert dict(plan.request.files) == {"candidate.py": b"its code"}
+    (step,) = plan.request.steps
+    assert step.argv[-4:] == ("candidate.py", str(REFUSED), "ModelNew", "NetNew")
+    assert (step.timeout_s, step.result_pipe, dict(step.files)) == (9, False, {})
+    assert (plan.spec.devices, plan.spec.limits.cpus, plan.spec.environment) == (None, (6, 7), ran.environment)
+    assert (plan.spec.labels["a"], plan.spec.labels["kernel-runner.build"]) == ("b", "candidate 7")
+    assert set(plan.request.keep) == set(CACHES.values())
 
 
 def test_groups_of_a_batch_share_a_container_on_a_cpu_alone() -> None:

@@ -1,0 +1,1 @@
+"""Groups of modules with real judges and workers."""

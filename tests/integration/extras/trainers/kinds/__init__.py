@@ -1,0 +1,1 @@
+"""Groups of modules in real containers."""

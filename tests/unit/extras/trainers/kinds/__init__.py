@@ -1,0 +1,1 @@
+"""Groups of modules, planned and decided."""
