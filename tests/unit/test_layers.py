@@ -53,7 +53,9 @@ GUESTS = {
     "gateway": set[str](),
     "mcp": set[str](),
     "trainers.client": set[str](),
+    "trainers.inside": set[str](),
     "trainers.kernelbook": {"trainers.client"},
+    "trainers.kinds": {"trainers.inside"},
     "webhooks": set[str](),
 }
 #: Modules with a guest's commands.
@@ -66,6 +68,8 @@ COMMANDS = (
     "runner/extras/stages.py",
 )
 
+#: What guests have inside containers.
+INSIDE = tuple(sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("runner/extras/**/inside")))
 #: Third-party module -> the only places that may import it.
 CONFINED = {
     "psycopg": ("runner/store/", "runner/extras/store.py", "runner/extras/data/snapshot.py"),
@@ -76,8 +80,8 @@ CONFINED = {
     "ray": ("runner/extras/trainers/kernelbook/spread.py",),
     "pandas": ("runner/extras/data/",),
     "docker": ("sandbox/",),
-    "torch": ("tasks/", "sandbox/image/"),
-    "numpy": ("tasks/", "runner/extras/data/", "runner/extras/trainers/kernelbook/"),
+    "torch": ("tasks/", "sandbox/image/", *INSIDE),
+    "numpy": ("tasks/", *INSIDE, "runner/extras/data/", "runner/extras/trainers/kernelbook/"),
     "pynvml": ("runner/devices",),
     "amdsmi": ("runner/devices",),
     "structlog": ("runner/base/logs.py",),
@@ -117,7 +121,7 @@ SANDBOX_ROOMS = {
 }
 
 #: Runs inside the container: the standard library, torch, numpy and each other.
-CONTAINER_CODE = (*("tasks/harness/", "tasks/problems/eval.py", "sandbox/inside/", "sandbox/protocol.py"),)
+CONTAINER_CODE = (*("tasks/harness/", "tasks/problems/eval.py", "sandbox/inside/", "sandbox/protocol.py"), *INSIDE)
 CONTAINER_IMPORTS = {"torch", "numpy", "sandbox", "tasks"}
 
 #: May read the process environment: one module of ours, one of the KernelBook pipeline, which has names of its own,
@@ -130,8 +134,9 @@ ENVIRONMENT_READERS = (
 )
 
 
-#: Folder of the harness -> what it may import of the harness: the folders are the trust boundary.
-HARNESS = "tasks.harness"
+#: The harness, and what guests have beside it: packages of the same folders.
+HARNESSES = ("tasks.harness", *(folder.replace("/", ".") for folder in INSIDE))
+#: Folder of these -> what it may import of them: the folders are the trust boundary.
 HARNESS_IMPORTS = {
     "judge": {"judge", "shared", "emulate"},
     "worker": {"worker", "shared", "emulate"},
@@ -188,17 +193,23 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def harness_imports(path: Path) -> Iterator[str]:
-    """Full dotted names of the modules of the harness that a module imports, relative imports resolved."""
+    """Full dotted names of the modules of harnesses that a module imports, relative imports resolved."""
     parts = list(path.relative_to(ROOT).with_suffix("").parts)
     for node in nodes_of(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.startswith(HARNESS))
+            yield from (alias.name for alias in node.names if alias.name.startswith(HARNESSES))
         elif isinstance(node, ast.ImportFrom):
             module = ".".join([*(parts[: -node.level] if node.level else []), *(node.module or "").split(".")])
-            if module in (HARNESS, f"{HARNESS}."):
-                yield from (f"{HARNESS}.{alias.name}" for alias in node.names)
-            elif module.startswith(f"{HARNESS}."):
+            if module.removesuffix(".") in HARNESSES:
+                yield from (f"{module.removesuffix('.')}.{alias.name}" for alias in node.names)
+            elif module.startswith(HARNESSES):
                 yield module
+
+
+def harness_folder(name: str) -> str | None:
+    """The folder of a harness that a dotted name lies in; None outside of them, and for their own top levels."""
+    home = next((each for each in HARNESSES if name.startswith(f"{each}.")), None)
+    return None if home is None else name.removeprefix(f"{home}.").split(".")[0]
 
 
 def layer(name: str) -> int | None:
@@ -332,15 +343,18 @@ def test_judge_and_worker_import_only_what_they_share() -> None:
     """The judge imports nothing of the worker, nor the worker of the judge: a submission may rewrite the worker."""
     starts_both = {"local": {"judge", "emulate", "fork_server"}}
     foreign = set()
-    for path in (path for path in modules() if dotted(path).startswith(f"{HARNESS}.")):
-        folder = dotted(path).split(".")[2]
+    assert INSIDE
+    for path in modules():
+        folder = harness_folder(dotted(path))
+        if folder is None:
+            continue
         names = set(harness_imports(path)) - RUNS_THE_WORKER.get(relative(path), set())
         if folder in starts_both:
             # As processes of their own.
-            assert {name.split(".")[2] for name in names} == starts_both[folder], relative(path)
+            assert {harness_folder(name) for name in names} == starts_both[folder], relative(path)
         else:
             foreign |= {
-                f"{relative(path)}: {name}" for name in names if name.split(".")[2] not in HARNESS_IMPORTS[folder]
+                f"{relative(path)}: {name}" for name in names if harness_folder(name) not in HARNESS_IMPORTS[folder]
             }
     assert foreign == set(), "imported across the trust boundary"
 
@@ -386,7 +400,10 @@ def test_container_code_needs_nothing_but_torch_and_numpy() -> None:
     inside = [path for path in modules() if relative(path).startswith(CONTAINER_CODE)]
     assert len(inside) > 20
     foreign = {
-        f"{relative(path)}: {name}" for path in inside for name in imports(path) if name.split(".")[0] not in there
+        f"{relative(path)}: {name}"
+        for path in inside
+        for name in imports(path)
+        if name.split(".")[0] not in there and not name.startswith(HARNESSES[1:])
     }
     assert foreign == set()
 

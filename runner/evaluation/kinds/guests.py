@@ -26,12 +26,12 @@ def group(context: GroupContext) -> Kind:
         EvaluationError: no guest here does; another host may have one.
     """
     job = context.job
-    modules = {path.stem: path for path in _ROOT.glob("runner/extras/**/kinds/*.py")}
-    path = modules.get(job.task["kind"])
+    name, modules = job.task["kind"], {path.stem: path for path in _ROOT.glob("runner/extras/**/kinds/*.py")}
+    path = modules.get(name)
     if path is None:
         raise EvaluationError(
-            f"job {job.id} is a group of kind {job.task['kind']!r}, which no part of this installation evaluates "
-            "(install a release of kernel-runner with runner/extras/**/kinds for it, or drain this host)"
+            f"job {job.id} is a group of kind {name!r}, which this installation cannot evaluate "
+            f"(it has no runner/extras/**/kinds/{name}.py: install a whole release of kernel-runner)"
         )
     kind: Kind = import_module(".".join(path.relative_to(_ROOT).with_suffix("").parts)).Group(context)
     return kind

@@ -1,1 +1,6 @@
-"""For those who train models: a client of batches, and training sets from evaluations."""
+"""For those who train models: how groups of modules are judged, a client of batches, training sets from evaluations.
+
+kinds, inside   groups, planned and decided on the host; and what judges them inside containers
+client          batches
+kernelbook      training sets
+"""
