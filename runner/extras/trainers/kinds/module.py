@@ -26,7 +26,7 @@ from runner.evaluation.container_spec import (
     may_share,
     pair_boot,
 )
-from runner.evaluation.context import GroupContext, Place
+from runner.evaluation.context import GroupContext
 from runner.evaluation.kinds.kind import Builds, Run, Spent
 from runner.evaluation.plan import Plan
 from runner.extras.trainers.inside.judge import group as harness
@@ -91,9 +91,7 @@ class Group:
             return {}
         timeout_s = min(self.context.build_timeout_s, self._group.settings.timeout_s)
         return {
-            candidate.id: make_module_build_plan(
-                candidate, self.context, cpus=cpus, build_timeout_s=timeout_s, labels=job_labels(self.context.job)
-            )
+            candidate.id: build_plan_of(candidate, self.context, cpus, timeout_s)
             for candidate in self._group.candidates
             if compiles(candidate.code.encode("utf-8", "replace"))
         }
@@ -162,28 +160,16 @@ class Group:
         )
 
 
-def make_module_build_plan(
-    candidate: harness.Candidate,
-    place: Place,
-    *,
-    cpus: tuple[int, ...],
-    build_timeout_s: float,
-    labels: Mapping[str, str],
+def build_plan_of(
+    candidate: harness.Candidate, context: GroupContext, cpus: tuple[int, ...], timeout_s: float
 ) -> BuildPlan:
-    """Plan the build of a candidate of a group: its file alone, in a container of its own.
-
-    Args:
-        candidate: what is built; no other candidate and nothing of the reference is there.
-        place: where the group will run.
-        cpus: the cores to build on.
-        build_timeout_s: limit of the file's run.
-        labels: of the container.
-    """
-    argv = (*harness_process(place.environment, _PREBUILD), _MODULE_FILE, str(REFUSED), *candidate.entry_points)
-    step = Step(name="compile", argv=argv, timeout_s=build_timeout_s, result_pipe=False)
+    """The build of a candidate on these cores: its file alone, in a container of its own."""
+    argv = (*harness_process(context.environment, _PREBUILD), _MODULE_FILE, str(REFUSED), *candidate.entry_points)
+    step = Step(name="compile", argv=argv, timeout_s=timeout_s, result_pipe=False)
     files = {_MODULE_FILE: candidate.code.encode("utf-8", "surrogatepass")}
     request = StepsRequest(files=files, steps=(step,), keep=tuple(CACHES.values()))
-    return plan_build(place, request, cpus, {**labels, "kernel-runner.build": f"candidate {candidate.id}"})
+    labels = {**job_labels(context.job), "kernel-runner.build": f"candidate {candidate.id}"}
+    return plan_build(context, request, cpus, labels)
 
 
 def archives_of(builds: Mapping[int, Build]) -> dict[int, BuildArchive]:

@@ -19,7 +19,7 @@ from runner.extras.trainers.inside.judge.group import Candidate, Result
 from runner.extras.trainers.kinds.module import (
     Group,
     archives_of,
-    make_module_build_plan,
+    build_plan_of,
     refusal_of,
     rows_of,
     with_build,
@@ -106,15 +106,15 @@ def test_the_container_is_that_of_every_job() -> None:
 def test_a_candidate_is_built_alone(gpu: GpuType) -> None:
     """In the container of a run but for device, cores and judge; with its own file and the names of its class."""
     candidate = Candidate(id=7, code="its code", entry_points=("ModelNew", "NetNew"))
-    place = samples.context(samples.task(), job=samples.job(), gpu=gpu)
-    plan = make_module_build_plan(candidate, place, cpus=(6, 7), build_timeout_s=9, labels={"a": "b"})
-    ran = samples.submission(place).plan.spec
+    context = GroupContext(**{**vars(samples.PLACE), "gpu": gpu}, job=samples.group())
+    plan = build_plan_of(candidate, context, (6, 7), 9)
+    ran = samples.submission(samples.context(samples.task(), gpu=gpu)).plan.spec
     assert dict(plan.request.files) == {"candidate.py": b"its code"}
     (step,) = plan.request.steps
     assert step.argv[-4:] == ("candidate.py", str(REFUSED), "ModelNew", "NetNew")
     assert (step.timeout_s, step.result_pipe, dict(step.files)) == (9, False, {})
     assert (plan.spec.devices, plan.spec.limits.cpus, plan.spec.environment) == (None, (6, 7), ran.environment)
-    assert (plan.spec.labels["a"], plan.spec.labels["kernel-runner.build"]) == ("b", "candidate 7")
+    assert plan.spec.labels["kernel-runner.build"] == "candidate 7"
     assert set(plan.request.keep) == set(CACHES.values())
 
 
