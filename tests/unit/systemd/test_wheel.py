@@ -17,6 +17,8 @@ def test_the_wheel_has_every_file_of_the_product(monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(ROOT)
     distribution = Distribution({"script_name": "setup.py"})
     distribution.parse_config_files(["pyproject.toml"])
+    # Else it reads, and writes, lists of what an earlier build has packed.
+    distribution.include_package_data = False
     command = distribution.get_command_obj("build_py")
     command.ensure_finalized()
     packed = {Path(path).relative_to(command.build_lib) for path in command.get_outputs()}
