@@ -50,11 +50,10 @@ _MODULES: Final[Mapping[str, str]] = {
     "gpu": "runner.cli.gpu",
     "host": "runner.cli.host",
     "kernelbook": "runner.extras.trainers.kernelbook.commands",
-    # Guests' commands of the group, and by its import those of the core.
-    "leaderboard": "runner.extras.leaderboard_commands",
+    "leaderboard": "runner.extras.boards.commands.finals",
     "mcp": "runner.extras.mcp.commands",
     "receipt": "runner.extras.receipt_commands",
-    "task": "runner.cli.task",
+    "task": "runner.extras.boards.commands.task",
     "user": "runner.extras.gateway.commands",
     "webhook": "runner.extras.webhooks.commands",
 }

@@ -15,14 +15,14 @@ from discord import app_commands
 from runner.base import logs, units
 from runner.base.dates import DateError, read_date
 from runner.base.errors import DatabaseUnavailableError, TaskError
-from runner.base.gpu_types import Registry
+from runner.extras.boards import publication
+from runner.extras.boards.store import BoardStore
 from runner.extras.discord import choices
 from runner.extras.discord.access import only_admin, only_creator
 from runner.extras.discord.answers import answer, defer
 from runner.extras.discord.errors import Refusal
 from runner.extras.discord.groups import ADMIN, LEADERBOARD
 from runner.extras.discord.text import plain
-from runner.store import Store, publication
 from runner.task_format import load
 from runner.task_format.model import TaskFolder
 from runner.task_format.trees import MAX_ARCHIVE_BYTES
@@ -66,10 +66,9 @@ async def create(
 
     def publish() -> Sequence[str]:
         """The GPU types of the new leaderboard."""
-        store = Store(url, application_name="kernel-runner discord publishing")
+        store = BoardStore(url, application_name="kernel-runner discord publishing")
         try:
-            registry = Registry.load(interaction.client.config.gpus_dir)
-            offered = publication.offered(store, registry, folder, names, name)
+            offered = publication.offered(store, interaction.client.config.gpus_dir, folder, names, name)
             publication.create(store, name, folder, deadline=ends, gpus=offered, creator_id=interaction.user.id)
         finally:
             store.close()

@@ -18,17 +18,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runner.base.errors import DatabaseUnavailableError, KernelRunnerError, TaskError
-from runner.base.gpu_types import Registry
 from runner.base.marks import visible
+from runner.extras.boards import publication
+from runner.extras.boards.competition import Problem, load_competition
+from runner.extras.boards.publication import DEFAULT_LIFETIME
+from runner.extras.boards.store import BoardStore
 from runner.extras.gateway.boards import shown
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, json_body, problem
 from runner.extras.gateway.identity import admin
 from runner.extras.gateway.upload import upload
-from runner.store import Store, publication
 from runner.store.clean import clean_json
-from runner.store.publication import DEFAULT_LIFETIME
-from runner.task_format import load, load_competition
-from runner.task_format.model import Problem, TaskFolder
+from runner.task_format import load
 
 #: Boards with such a name are for trying a task: they are replaced without being asked.
 _DEV: Final = "-dev"
@@ -157,9 +157,9 @@ def _from_archive(current: AppState, url: str, file_name: str, data: bytes, name
 def _publish(current: AppState, url: str, source: Path, name: str) -> str:
     """A new board; one for trying a task is removed first, with its submissions."""
     folder = load(source)
-    store = Store(url, application_name="kernel-runner gateway publishing")
+    store = BoardStore(url, application_name="kernel-runner gateway publishing")
     try:
-        gpus = _gpus(current, store, folder, folder.gpus, name)
+        gpus = publication.offered(store, current.config.gpus_dir, folder, folder.gpus, name)
         if name.endswith(_DEV) and name in {line.name for line in store.boards()}:
             store.delete_board(name, force=True)
         publication.create(store, name, folder, deadline=datetime.now(UTC) + DEFAULT_LIFETIME, gpus=gpus)
@@ -172,7 +172,7 @@ def _update_all(current: AppState, url: str, root: Path, chosen: str | None, for
     """The outcome for each problem of the chosen competition file, or of all."""
     report: dict[str, list[Any]] = {"created": [], "updated": [], "skipped": [], "errors": []}
     files = [root / f"{chosen}.yaml"] if chosen is not None else visible(root, ".yaml")
-    store = Store(url, application_name="kernel-runner gateway publishing")
+    store = BoardStore(url, application_name="kernel-runner gateway publishing")
     try:
         names = {line.name for line in store.boards()}
         for file in files:
@@ -195,13 +195,13 @@ def _update_all(current: AppState, url: str, root: Path, chosen: str | None, for
     return report
 
 
-def _update(current: AppState, store: Store, entry: Problem, *, present: bool, force: bool) -> tuple[str, str]:
+def _update(current: AppState, store: BoardStore, entry: Problem, *, present: bool, force: bool) -> tuple[str, str]:
     named = entry.gpus or entry.folder.gpus
     if not present:
         if not named:
             return "skipped", "no GPU type is named for it"
         deadline = entry.deadline or datetime.now(UTC) + DEFAULT_LIFETIME
-        gpus = _gpus(current, store, entry.folder, named, entry.name)
+        gpus = publication.offered(store, current.config.gpus_dir, entry.folder, named, entry.name)
         publication.create(store, entry.name, entry.folder, deadline=deadline, gpus=gpus)
         return "created", ""
     board = store.board(entry.name)
@@ -216,8 +216,3 @@ def _update(current: AppState, store: Store, entry: Problem, *, present: bool, f
         return "skipped", "no changes"
     store.update_board(**parts, force=force)
     return "updated", ""
-
-
-def _gpus(current: AppState, store: Store, folder: TaskFolder, names: Sequence[str], board: str) -> tuple[str, ...]:
-    """As `publication.offered`, with the registry of this machine."""
-    return publication.offered(store, Registry.load(current.config.gpus_dir), folder, names, board)

@@ -9,7 +9,8 @@ import pytest
 
 from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
-from runner.task_format import load_competition, load_folder
+from runner.extras.boards.competition import load_competition
+from runner.task_format import load_folder
 from tests.unit.task_format.samples import changed, write
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from runner.base.errors import TaskError
-from runner.task_format import load_competition, load_folder, work
+from runner.extras.boards.competition import load_competition
+from runner.task_format import load_folder, work
 from runner.task_format.model import Extra, Harness, Ranking
 from runner.task_format.schema import TaskDocument
 

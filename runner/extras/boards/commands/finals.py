@@ -11,14 +11,15 @@ import typer
 from rich.text import Text
 
 from runner.base.errors import NotFoundError
-from runner.cli import json_output, render
+from runner.cli import json_output
 from runner.cli.app import ExitCode, example, note, out, out_json, session
 from runner.cli.ids import possible_id
-from runner.cli.leaderboard import leaderboard
 from runner.cli.progress import ProgressLine
-from runner.cli.render_final import final_table
 from runner.cli.safe import one_line
 from runner.cli.wait import wait_until
+from runner.extras.boards.commands import render
+from runner.extras.boards.commands.boards import leaderboard
+from runner.extras.boards.store import BoardStore
 from runner.extras.queries import SHARED
 from runner.store import Store
 from runner.store.connection import Row
@@ -54,7 +55,7 @@ def final(
     """
     if status and cancel:
         raise typer.BadParameter("give --status or --cancel, not both", param_hint="--cancel")
-    with session(context).store() as store:
+    with session(context).open(BoardStore) as store:
         name = store.board_name(name)
         if cancel:
             typer.echo(store.all(SHARED["cancel_final"], leaderboard=name, gpu_type=gpu)[0]["jobs"])
@@ -78,7 +79,7 @@ def final(
     else:
         out(Text(_progress_text(progress)))
         if lines:
-            out(final_table(lines, pairs))
+            out(render.final_table(lines, pairs))
 
 
 def _progress(store: Store, name: str, gpu_type: str | None) -> Row:
@@ -137,7 +138,7 @@ def validate(
     Queues the best submission of each of the ten best users on a GPU type, behind all other jobs and two at a time.
     No ranking changes (docs/frontends.md#validations). Ctrl-C ends the waiting, not the validations.
     """
-    with session(context).store() as store:
+    with session(context).open(BoardStore) as store:
         name = store.board_name(name)
         which = {"gpu_type": gpu, "all_users": all_users, "only_missing": only_missing}
         sweep = store.all(SHARED["validate"], leaderboard=name, **which)[0]
@@ -178,5 +179,5 @@ def cancel_validations(
 
     Prints the number of jobs that leave the queue or are asked to stop; 0 means that all were over. Results stay.
     """
-    with session(context).store() as store:
+    with session(context).open(BoardStore) as store:
         typer.echo(store.all(SHARED["cancel_validations"], sweep_id=sweep_id)[0]["asked"])

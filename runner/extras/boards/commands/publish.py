@@ -20,14 +20,15 @@ from runner.base.errors import BoardError
 from runner.base.gpu_types import Registry
 from runner.base.model import DEMANDABLE, TOLERANCES, Demand, TimingAssurance
 from runner.base.units import moment
-from runner.cli import render
 from runner.cli.app import example, note, out, out_json, session
-from runner.cli.competition import Action, BoardPlan, plan_board, plan_update
-from runner.store import Store, publication
-from runner.store.boards import other_evaluator
-from runner.store.publication import DEFAULT_LIFETIME
-from runner.task_format import load, load_competition
-from runner.task_format.model import Harness, Problem, TaskFolder
+from runner.extras.boards import publication
+from runner.extras.boards.commands import render
+from runner.extras.boards.commands.plan import Action, BoardPlan, plan_board, plan_update
+from runner.extras.boards.competition import Problem, load_competition
+from runner.extras.boards.publication import DEFAULT_LIFETIME
+from runner.extras.boards.store import BoardStore, other_evaluator
+from runner.task_format import load
+from runner.task_format.model import Harness, TaskFolder
 
 #: A part of the group `leaderboard`.
 commands = typer.Typer()
@@ -140,8 +141,8 @@ def create(
     within = None if tolerance is None else parse_tolerance(tolerance)
     folder = load(source)
     board = name or folder.name
-    with session(context).store() as store:
-        gpus = _offered(context, store, folder, gpu or folder.gpus, board)
+    with session(context).open(BoardStore) as store:
+        gpus = publication.offered(store, session(context).config.gpus_dir, folder, gpu or folder.gpus, board)
         demand = {"timing": demanded, "tolerance": within, "open_code": open_code}
         publication.create(store, board, folder, deadline=ends, gpus=gpus, **demand)
     _warn(folder, demanded)
@@ -185,10 +186,10 @@ def update(
     within = None if tolerance is None else parse_tolerance(tolerance)
     folder = load(source)
     board = name or folder.name
-    with session(context).store() as store:
+    with session(context).open(BoardStore) as store:
         board = store.board_name(board)
         present = store.board(board)
-        gpus = _offered(context, store, folder, gpu or present.gpus, board)
+        gpus = publication.offered(store, session(context).config.gpus_dir, folder, gpu or present.gpus, board)
         demand = Demand(
             timing=demanded or present.demand.timing,
             tolerance=present.demand.tolerance if within is None else within,
@@ -262,8 +263,8 @@ def import_competition(
     """
     shipped = Path(tasks.__file__).parent / "problems" if judged else None
     competition = load_competition(file, judged=shipped)
-    with session(context).store() as store:
-        plans = _plans(context, store, competition.problems)
+    with session(context).open(BoardStore) as store:
+        plans = _plans(store, session(context).config.gpus_dir, competition.problems)
         if judged:
             plans = [_with_judge(*pair) for pair in zip(plans, competition.problems, strict=True)]
         refusal = _refusal(plans, force=force)
@@ -284,7 +285,7 @@ def _state(gpus: Sequence[str], deadline: datetime) -> str:
     return f"is open on {', '.join(gpus)} until {moment(deadline)} UTC"
 
 
-def _plans(context: typer.Context, store: Store, problems: Sequence[Problem]) -> Sequence[BoardPlan]:
+def _plans(store: BoardStore, gpus_dir: Path | None, problems: Sequence[Problem]) -> Sequence[BoardPlan]:
     """What to do about each problem; every GPU type is resolved before the first board is stored."""
     present = {line.name for line in store.boards()}
     lifetime_end = datetime.now(UTC) + DEFAULT_LIFETIME
@@ -295,7 +296,7 @@ def _plans(context: typer.Context, store: Store, problems: Sequence[Problem]) ->
             plan_board(
                 problem,
                 present=store.board(problem.name) if problem.name in present else None,
-                gpus=_offered(context, store, problem.folder, named, problem.name) if named else (),
+                gpus=publication.offered(store, gpus_dir, problem.folder, named, problem.name) if named else (),
                 lifetime_end=lifetime_end,
             )
         )
@@ -334,7 +335,7 @@ def _refusal(plans: Sequence[BoardPlan], *, force: bool) -> BoardError | None:
     )
 
 
-def _carry_out(store: Store, plan: BoardPlan, *, force: bool) -> None:
+def _carry_out(store: BoardStore, plan: BoardPlan, *, force: bool) -> None:
     match plan.action:
         case Action.CREATE:
             publication.create(store, plan.name, plan.folder, deadline=plan.deadline, gpus=plan.gpus)
@@ -350,10 +351,3 @@ def _warn(folder: TaskFolder, demanded: TimingAssurance | None) -> None:
             f"{folder.name} is evaluated by its own eval program, whose times are claimed: nothing will rank, since "
             f"--timing is {demanded}"
         )
-
-
-def _offered(
-    context: typer.Context, store: Store, folder: TaskFolder, names: Sequence[str], board: str
-) -> tuple[str, ...]:
-    """As `publication.offered`, with the registry of this machine."""
-    return publication.offered(store, Registry.load(session(context).config.gpus_dir), folder, names, board)

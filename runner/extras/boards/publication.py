@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
-from runner.store.store import Store
+from runner.extras.boards.store import BoardStore
 from runner.task_format import extra_to_stored, to_stored
 from runner.task_format.case_memory import require_fit
 from runner.task_format.model import TaskFolder
@@ -18,7 +19,7 @@ DEFAULT_LIFETIME: Final = timedelta(days=365)
 
 
 def create(
-    store: Store,
+    store: BoardStore,
     board: str,
     folder: TaskFolder,
     *,
@@ -52,7 +53,9 @@ def settings(board: str, folder: TaskFolder, *, deadline: datetime, gpus: Sequen
     }
 
 
-def offered(store: Store, registry: Registry, folder: TaskFolder, names: Sequence[str], board: str) -> tuple[str, ...]:
+def offered(
+    store: BoardStore, gpus_dir: Path | None, folder: TaskFolder, names: Sequence[str], board: str
+) -> tuple[str, ...]:
     """The canonical names of GPU types, in order, without repetition.
 
     Raises:
@@ -61,6 +64,7 @@ def offered(store: Store, registry: Registry, folder: TaskFolder, names: Sequenc
     """
     if not names:
         raise TaskError(f"leaderboard {board!r}: no GPU type; give --gpu, or `gpus` in task.yml")
+    registry = Registry.load(gpus_dir)
     # A host's own overlay may define types that this machine has never heard of.
     announced = {line.name for line in store.gpu_types()}
     gpus = tuple(dict.fromkeys(name if name in announced else registry.get(name).name for name in names))

@@ -1,4 +1,4 @@
-"""Leaderboards: made, changed, deleted, listed. Called by the command line and by `make up`, never by a daemon."""
+"""Leaderboards: made, changed, deleted, listed, paused, ranked. Called by commands and frontends, never by a daemon."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-import psycopg
-
-from runner.base.errors import BoardError, TaskError
+from runner.base.errors import BoardError
 from runner.base.model import NEVER, Demand, Json, TimingAssurance
-from runner.store.base import Base, no_board
+from runner.extras.boards.queries import QUERIES
+from runner.extras.boards.records import BoardLine, BoardView, FinalLine, FinalPair, RankingLine
+from runner.extras.queries import SHARED
+from runner.store import Store
+from runner.store.base import no_board
 from runner.store.clean import clean_json, clean_text, to_jsonb
-from runner.store.connection import Row, row, rows
-from runner.store.queries import QUERIES
-from runner.store.records import BoardLine, BoardView, TaskFaults
-from runner.store.session import Unloadable
+from runner.store.connection import Connection, Row, row, rows
+from runner.task_format.model import HARNESS, Harness
 
 #: Keys of task.yml that may not change under the submissions of a leaderboard without `force`.
 _FROZEN_KEYS: Final = ("files", "config", "lang", "benchmarks")
@@ -25,8 +25,8 @@ RUNNER_YML: Final = "runner.yml: "
 EVALUATOR: Final = f"{RUNNER_YML}harness"
 
 
-class Boards(Base):
-    """The part of a store that publishes tasks."""
+class BoardStore(Store):
+    """A store that also publishes tasks, and reads rankings."""
 
     def create_board(
         self,
@@ -139,35 +139,12 @@ class Boards(Base):
             raise BoardError(
                 f"leaderboard {name!r} has {board['submissions']} submissions; force the deletion to lose them"
             )
-        while self._one("delete_board", name=name, force=force)["left_over"]:
+        while self.all(SHARED["delete_board"], name=name, force=force)[0]["deleted"]:
             pass
 
     def boards(self) -> Sequence[BoardLine]:
         """All leaderboards, open ones first."""
         return [BoardLine(**_board(record)) for record in self._link.all(QUERIES["boards"])]
-
-    def task_faults(self) -> TaskFaults | None:
-        """What is wrong with the tasks of open leaderboards; None: this login may not read tasks."""
-        # Not above: all that the format of tasks loads would be half of the start of a data export.
-        from runner.task_format import from_stored, unknown_keys
-
-        if not self._one("may_read_tasks")["may"]:
-            return None
-        broken, unknown = {}, {}
-        for record in self._link.all(QUERIES["open_tasks"]):
-            name, task, extra = record["name"], record["task"], record["extra"]
-            origin = f"leaderboard {name!r}"
-            for part in (task, extra):
-                if isinstance(part, Unloadable):
-                    broken[name] = f"{origin}: {part.cause}"
-            if name not in broken:
-                try:
-                    from_stored(task, extra, origin=origin)
-                except TaskError as error:
-                    broken[name] = "; ".join(str(error).splitlines())
-            if isinstance(task, Mapping) and (keys := unknown_keys(task)):
-                unknown[name] = keys
-        return TaskFaults(broken=broken, unknown=unknown)
 
     def board(self, name: str) -> BoardView:
         """A leaderboard with its task.
@@ -184,6 +161,49 @@ class Boards(Base):
             **_board(record),
             templates={template["lang"]: template["code"] for template in templates},
         )
+
+    def ranking(self, leaderboard: str, gpu_type: str | None = None) -> Sequence[RankingLine]:
+        """The best score that counts of every user, per GPU type.
+
+        Raises:
+            NotFoundError: no such leaderboard.
+        """
+        with self._link.transaction() as connection:
+            places = rows(connection, QUERIES["ranking"], {"leaderboard": leaderboard, "gpu_type": gpu_type})
+            if not places and row(connection, QUERIES["board"], {"name": leaderboard}) is None:
+                raise no_board(leaderboard)
+        return [RankingLine(score_s=float(place.pop("score")), **place) for place in places]
+
+    def final_ranking(
+        self, leaderboard: str, gpu_type: str | None = None
+    ) -> tuple[Sequence[FinalLine], Sequence[FinalPair]]:
+        """The order of a leaderboard's last finals, and how their pairs compare."""
+        parameters = {"leaderboard": leaderboard, "gpu_type": gpu_type}
+        with self._link.transaction() as connection:
+            lines = rows(connection, QUERIES["final_ranking"], parameters)
+            ids = sorted({line["final_id"] for line in lines})
+            pairs = rows(connection, QUERIES["final_pairs"], {"ids": ids})
+        scores = {"score": "score_s", "score_low": "score_low_s", "score_high": "score_high_s"}
+        return (
+            [FinalLine(**{scores.get(key, key): value for key, value in line.items()}) for line in lines],
+            [FinalPair(**pair) for pair in pairs],
+        )
+
+    def pause_board(self, leaderboard: str, *, reason: str) -> bool:
+        """Let no host claim jobs of a leaderboard; what runs goes on. False: it was paused already.
+
+        Raises:
+            SubmissionError: no such leaderboard, or the reason is empty.
+        """
+        return bool(self.all(QUERIES["pause_board"], leaderboard=leaderboard, reason=reason)[0]["changed"])
+
+    def resume_board(self, leaderboard: str) -> bool:
+        """Let hosts claim jobs of a leaderboard again. False: it was not paused.
+
+        Raises:
+            SubmissionError: no such leaderboard.
+        """
+        return bool(self.all(QUERIES["resume_board"], leaderboard=leaderboard)[0]["changed"])
 
 
 def incomparable(
@@ -234,9 +254,6 @@ def _as_stored(value: Json) -> Json:
 
 def _evaluator(task: Json, extra: Json) -> object:
     """The evaluator of a task; an author may state the default."""
-    # Not above: all that the format of tasks loads would be half of the start of a data export.
-    from runner.task_format.model import HARNESS, Harness
-
     main = task.get("files", {}).get(task.get("config", {}).get("main"))
     return extra.get("harness") or (Harness.BUILTIN if main == HARNESS else Harness.PROGRAM)
 
@@ -261,22 +278,20 @@ def _board(record: Row) -> dict[str, Any]:
     return {**own, "gpus": tuple(record["gpus"]), "demand": demand}
 
 
-def _set_demand(
-    connection: psycopg.Connection[Row], name: str, timing: TimingAssurance | None, tolerance: float | None
-) -> None:
+def _set_demand(connection: Connection, name: str, timing: TimingAssurance | None, tolerance: float | None) -> None:
     """None leaves a setting as it is."""
     if timing is not None or tolerance is not None:
         rows(connection, QUERIES["set_demand"], {"name": name, "timing": timing, "tolerance": tolerance})
 
 
-def _set_open_code(connection: psycopg.Connection[Row], name: str, *, open_code: bool | None) -> None:
+def _set_open_code(connection: Connection, name: str, *, open_code: bool | None) -> None:
     """None leaves the setting as it is."""
     if open_code is not None:
         rows(connection, QUERIES["set_open_code"], {"name": name, "open_code": open_code})
 
 
 def _write_board_parts(
-    connection: psycopg.Connection[Row],
+    connection: Connection,
     board_id: int,
     *,
     gpus: Sequence[str],

@@ -1,6 +1,6 @@
 """`task check`: finds faults of a task folder before participants do.
 
-Owns the questions that need no code (`offered`) and the calls of `tasks.rehearsal`. That program runs the task's code
+Owns the questions that need no code (`offered`) and the calls of `rehearsal`. That program runs the task's code
 as a process in the evaluation environment.
 """
 
@@ -40,7 +40,7 @@ from sandbox.host.stage import stage
 from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD, AuthorExit
 from tasks.harness.judge.cases import LARGEST_SEED, spec_line
 
-_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.rehearsal import main; sys.exit(main())"
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from rehearsal import main; sys.exit(main())"
 #: Seconds for the interpreter to start and for what is not a submission.
 _MARGIN_S = 180.0
 #: Seconds for the rehearsal to end its own processes.
@@ -212,8 +212,8 @@ def _converse(
 ) -> Iterator[Finding | MeasuredCase]:
     package = Path(tasks.__file__).parent
     # Never the daemon's own environment on the path: its packages are not those submissions get.
-    names = ("__init__.py", "rehearsal.py", "harness")
-    root = stage(place / "stage", {f"tasks/{name}": package / name for name in names})
+    sources = {f"tasks/{name}": package / name for name in ("__init__.py", "harness")}
+    root = stage(place / "stage", {**sources, "rehearsal.py": Path(__file__).with_name("rehearsal.py")})
     inbox = place / "request.json"
     inbox.write_text(json.dumps(request), encoding="utf-8")
     page = os.memfd_create("author page")
