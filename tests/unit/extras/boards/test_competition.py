@@ -13,7 +13,7 @@ from runner.extras.boards.competition import load_competition
 from runner.task_format import load_folder
 from tests.unit.task_format.samples import changed, write
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def competition(folder: Path, problems: str, head: str = "name: Contest\n") -> Path:
