@@ -2,5 +2,5 @@
 GRANT SELECT ON runner.signed_result, runner.final_progress, runner.final_ranking TO runner_frontend, runner_readonly;
 GRANT SELECT ON runner.dataset_codes TO runner_readonly;
 GRANT EXECUTE ON FUNCTION runner.validation_progress TO runner_frontend;
-GRANT EXECUTE ON FUNCTION runner.final, runner.cancel_final, runner.validate, runner.cancel_validations,
-    runner.set_open_code TO runner_operator;
+GRANT EXECUTE ON FUNCTION runner.final, runner.cancel_final, runner.validate, runner.cancel_validations
+    TO runner_operator;
