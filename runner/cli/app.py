@@ -28,7 +28,7 @@ from runner.base import logs
 from runner.base.config import Config
 from runner.base.errors import BoardError, ConfigError, DataError, NotFoundError, SubmissionError, TaskError
 from runner.base.model import Json
-from runner.cli.safe import printable
+from runner.base.safe import printable
 from runner.store import Store, direct_address
 
 #: A table on something that is no terminal is as wide as it needs to be: nothing is cut off for a program's sake.

@@ -1,6 +1,6 @@
 """The queue as the command line prints it, and the parts that all such pages share. Pure: no I/O.
 
-Everything a stranger wrote goes through `runner.cli.safe` and is put into `Text`, never into markup. The JSON of the
+Everything a stranger wrote goes through `runner.base.safe` and is put into `Text`, never into markup. The JSON of the
 same records is made in `runner.cli.json_output`, that of a submission in `runner.cli.view`.
 """
 
@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.base.model import JobState, Verdict
+from runner.base.safe import one_line, printable
 from runner.base.units import moment, score, shapes
-from runner.cli.safe import one_line, printable
 from runner.store.records import (
     POSITION_LIMIT,
     FailedLine,

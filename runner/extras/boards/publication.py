@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
+from runner.extras.boards.plan import Action, BoardPlan
 from runner.extras.boards.store import BoardStore
 from runner.task_format import extra_to_stored, to_stored
 from runner.task_format.case_memory import require_fit
@@ -38,6 +39,20 @@ def create(
             f"leaderboard name is {board!r}, expected no white space: a file names it in `#!POPCORN leaderboard NAME`"
         )
     return store.create_board(**settings(board, folder, deadline=deadline, gpus=gpus), **options)
+
+
+def carry_out(store: BoardStore, plan: BoardPlan, *, force: bool) -> None:
+    """Create or update a leaderboard as planned, if there is anything to do.
+
+    Raises:
+        TaskError, BoardError: as `create` and `update_board`.
+    """
+    match plan.action:
+        case Action.CREATE:
+            create(store, plan.name, plan.folder, deadline=plan.deadline, gpus=plan.gpus)
+        case Action.UPDATE:
+            parts = settings(plan.name, plan.folder, deadline=plan.deadline, gpus=plan.gpus)
+            store.update_board(**parts, force=force)
 
 
 def settings(board: str, folder: TaskFolder, *, deadline: datetime, gpus: Sequence[str]) -> dict[str, Any]:

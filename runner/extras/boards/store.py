@@ -68,9 +68,9 @@ class BoardStore(Store):
                 raise BoardError(
                     f"leaderboard {name!r} exists already; update it, delete it first, or choose another name"
                 )
-            _write_board_parts(connection, created["id"], gpus=gpus, templates=templates, extra=extra)
-            _set_demand(connection, name, timing, tolerance)
-            _set_open_code(connection, name, open_code=open_code)
+            _write_parts(connection, created["id"], gpus=gpus, templates=templates, extra=extra)
+            _set(connection, "set_demand", name=name, timing=timing, tolerance=tolerance)
+            _set(connection, "set_open_code", name=name, open_code=open_code)
         return int(created["id"])
 
     def update_board(
@@ -117,9 +117,9 @@ class BoardStore(Store):
                 "description": clean_text(description),
             }
             rows(connection, QUERIES["update_board"], parameters)
-            _write_board_parts(connection, board["id"], gpus=gpus, templates=templates, extra=extra)
-            _set_demand(connection, name, timing, tolerance)
-            _set_open_code(connection, name, open_code=open_code)
+            _write_parts(connection, board["id"], gpus=gpus, templates=templates, extra=extra)
+            _set(connection, "set_demand", name=name, timing=timing, tolerance=tolerance)
+            _set(connection, "set_open_code", name=name, open_code=open_code)
         return int(board["id"])
 
     def delete_board(self, name: str, *, force: bool = False) -> None:
@@ -278,19 +278,13 @@ def _board(record: Row) -> dict[str, Any]:
     return {**own, "gpus": tuple(record["gpus"]), "demand": demand}
 
 
-def _set_demand(connection: Connection, name: str, timing: TimingAssurance | None, tolerance: float | None) -> None:
+def _set(connection: Connection, query: str, *, name: str, **settings: object) -> None:
     """None leaves a setting as it is."""
-    if timing is not None or tolerance is not None:
-        rows(connection, QUERIES["set_demand"], {"name": name, "timing": timing, "tolerance": tolerance})
+    if any(value is not None for value in settings.values()):
+        rows(connection, QUERIES[query], {"name": name, **settings})
 
 
-def _set_open_code(connection: Connection, name: str, *, open_code: bool | None) -> None:
-    """None leaves the setting as it is."""
-    if open_code is not None:
-        rows(connection, QUERIES["set_open_code"], {"name": name, "open_code": open_code})
-
-
-def _write_board_parts(
+def _write_parts(
     connection: Connection,
     board_id: int,
     *,

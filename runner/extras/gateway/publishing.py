@@ -21,13 +21,13 @@ from runner.base.errors import DatabaseUnavailableError, KernelRunnerError, Task
 from runner.base.marks import visible
 from runner.extras.boards import publication
 from runner.extras.boards.competition import Problem, load_competition
+from runner.extras.boards.plan import Action, BoardPlan, plan_board
 from runner.extras.boards.publication import DEFAULT_LIFETIME
 from runner.extras.boards.store import BoardStore
 from runner.extras.gateway.boards import shown
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, json_body, problem
 from runner.extras.gateway.identity import admin
 from runner.extras.gateway.upload import upload
-from runner.store.clean import clean_json
 from runner.task_format import load
 
 #: Boards with such a name are for trying a task: they are replaced without being asked.
@@ -183,36 +183,31 @@ def _update_all(current: AppState, url: str, root: Path, chosen: str | None, for
                 continue
             for entry in problems:
                 try:
-                    outcome, reason = _update(current, store, entry, present=entry.name in names, force=force)
+                    plan = _update(current, store, entry, present=entry.name in names, force=force)
                 except DatabaseUnavailableError:
                     raise
                 except KernelRunnerError as error:
                     report["errors"].append({"name": entry.name, "error": _without_paths(current, str(error))})
                     continue
-                report[outcome].append({"name": entry.name, "reason": reason} if outcome == "skipped" else entry.name)
+                done = {Action.CREATE: "created", Action.UPDATE: "updated"}.get(plan.action)
+                if done is not None:
+                    report[done].append(entry.name)
+                else:
+                    report["skipped"].append({"name": entry.name, "reason": plan.remark or "no changes"})
     finally:
         store.close()
     return report
 
 
-def _update(current: AppState, store: BoardStore, entry: Problem, *, present: bool, force: bool) -> tuple[str, str]:
+def _update(current: AppState, store: BoardStore, entry: Problem, *, present: bool, force: bool) -> BoardPlan:
+    """What has been done about one problem."""
+    board = store.board(entry.name) if present else None
     named = entry.gpus or entry.folder.gpus
-    if not present:
-        if not named:
-            return "skipped", "no GPU type is named for it"
-        deadline = entry.deadline or datetime.now(UTC) + DEFAULT_LIFETIME
-        gpus = publication.offered(store, current.config.gpus_dir, entry.folder, named, entry.name)
-        publication.create(store, entry.name, entry.folder, deadline=deadline, gpus=gpus)
-        return "created", ""
-    board = store.board(entry.name)
-    # It keeps its GPU types, as in KernelBot.
-    deadline = entry.deadline or board.deadline
-    parts = publication.settings(entry.name, entry.folder, deadline=deadline, gpus=board.gpus)
-    # A newer KernelBot stores a validation of null.
-    task = {key: value for key, value in board.task.items() if (key, value) != ("validation", None)}
-    present_parts = (task, board.extra or {}, dict(board.templates), board.description, board.deadline)
-    new_parts = (parts["task"], parts["extra"] or {}, dict(parts["templates"]), parts["description"])
-    if present_parts == (*(clean_json(part) for part in new_parts), deadline):
-        return "skipped", "no changes"
-    store.update_board(**parts, force=force)
-    return "updated", ""
+    if board is not None:
+        # It keeps its GPU types, as in KernelBot.
+        gpus = board.gpus
+    else:
+        gpus = publication.offered(store, current.config.gpus_dir, entry.folder, named, entry.name) if named else ()
+    plan = plan_board(entry, present=board, gpus=gpus, lifetime_end=datetime.now(UTC) + DEFAULT_LIFETIME)
+    publication.carry_out(store, plan, force=force)
+    return plan

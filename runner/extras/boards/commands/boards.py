@@ -27,6 +27,7 @@ app.add_typer(leaderboard, name="leaderboard")
 leaderboard.add_typer(publish.commands)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or number.")]
+BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="Name or number.")]
 
 
 @leaderboard.command("list", epilog=example("kernel-runner leaderboard list"))
@@ -136,7 +137,7 @@ def template(
 def pause(
     context: typer.Context,
     *,
-    name: Annotated[str, typer.Argument(metavar="BOARD", help="Name or number.")],
+    name: BoardArgument,
     reason: Annotated[str, typer.Option("--reason", metavar="R", help="Those who wait read it.")],
 ) -> None:
     """Let no host begin jobs of a leaderboard.
@@ -150,9 +151,7 @@ def pause(
 
 
 @leaderboard.command(epilog=example("kernel-runner leaderboard resume vectoradd"))
-def resume(
-    context: typer.Context, *, name: Annotated[str, typer.Argument(metavar="BOARD", help="Name or number.")]
-) -> None:
+def resume(context: typer.Context, *, name: BoardArgument) -> None:
     """Let hosts begin jobs of a paused leaderboard again.
 
     Their daemons look at the queue at once.

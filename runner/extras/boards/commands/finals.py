@@ -11,14 +11,15 @@ import typer
 from rich.text import Text
 
 from runner.base.errors import NotFoundError
+from runner.base.safe import one_line
 from runner.cli import json_output
 from runner.cli.app import ExitCode, example, note, out, out_json, session
 from runner.cli.ids import possible_id
 from runner.cli.progress import ProgressLine
-from runner.cli.safe import one_line
 from runner.cli.wait import wait_until
 from runner.extras.boards.commands import render
-from runner.extras.boards.commands.boards import leaderboard
+from runner.extras.boards.commands.boards import NameArgument, leaderboard
+from runner.extras.boards.commands.publish import JsonOption
 from runner.extras.boards.store import BoardStore
 from runner.extras.queries import SHARED
 from runner.store import Store
@@ -34,7 +35,7 @@ from runner.store.connection import Row
 def final(
     context: typer.Context,
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name or number.")],
+    name: NameArgument,
     gpu: Annotated[
         str | None, typer.Option("--gpu", metavar="T", help="GPU type; needed where the leaderboard has several.")
     ] = None,
@@ -46,7 +47,7 @@ def final(
     status: Annotated[bool, typer.Option("--status", help="Show how far the newest final is; order none.")] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the final that runs; order none.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the final to its end, and print its ranking.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Hold a final: evaluate the best submissions of a ranking again, in rounds, and compare them side by side.
 
@@ -121,7 +122,7 @@ def _progress_text(progress: Row) -> str:
 def validate(
     context: typer.Context,
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name or number.")],
+    name: NameArgument,
     gpu: Annotated[str, typer.Option("--gpu", metavar="T", help="GPU type; aliases work.")],
     all_users: Annotated[
         bool, typer.Option("--all-users", help="The best submission of every user, not of the ten best users alone.")
@@ -131,7 +132,7 @@ def validate(
         typer.Option("--only-missing", help="Leave out those that the script has looked at in its present version."),
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the results, and print them.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Have ranked submissions validated by the task's own script (`validation` in task.yml).
 

@@ -23,8 +23,8 @@ from runner.base.units import moment
 from runner.cli.app import example, note, out, out_json, session
 from runner.extras.boards import publication
 from runner.extras.boards.commands import render
-from runner.extras.boards.commands.plan import Action, BoardPlan, plan_board, plan_update
 from runner.extras.boards.competition import Problem, load_competition
+from runner.extras.boards.plan import BoardPlan, plan_board, plan_update
 from runner.extras.boards.publication import DEFAULT_LIFETIME
 from runner.extras.boards.store import BoardStore, other_evaluator
 from runner.task_format import load
@@ -270,7 +270,7 @@ def import_competition(
         refusal = _refusal(plans, force=force)
         stored = not dry_run and refusal is None
         for plan in plans if stored else ():
-            _carry_out(store, plan, force=force)
+            publication.carry_out(store, plan, force=force)
     if as_json:
         out_json([plan.to_json() for plan in plans])
     else:
@@ -333,15 +333,6 @@ def _refusal(plans: Sequence[BoardPlan], *, force: bool) -> BoardError | None:
         f"nothing is stored: old and new scores would not compare on {', '.join(refused)}; give --force, "
         "or another name in the competition file"
     )
-
-
-def _carry_out(store: BoardStore, plan: BoardPlan, *, force: bool) -> None:
-    match plan.action:
-        case Action.CREATE:
-            publication.create(store, plan.name, plan.folder, deadline=plan.deadline, gpus=plan.gpus)
-        case Action.UPDATE:
-            settings = publication.settings(plan.name, plan.folder, deadline=plan.deadline, gpus=plan.gpus)
-            store.update_board(**settings, force=force)
 
 
 def _warn(folder: TaskFolder, demanded: TimingAssurance | None) -> None:

@@ -1,6 +1,6 @@
 """Leaderboards, rankings, finals and task folders as the command line prints them. Pure: no I/O.
 
-Everything a stranger wrote goes through `runner.cli.safe` and is put into `Text`, never into markup.
+Everything a stranger wrote goes through `runner.base.safe` and is put into `Text`, never into markup.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from runner.base.model import NEVER, Demand, TimingAssurance
+from runner.base.safe import one_line, printable
 from runner.base.units import duration, moment, score, size
 from runner.cli.render import assured, make_table, validation_text
-from runner.cli.safe import one_line, printable
-from runner.extras.boards.commands.plan import Action, BoardPlan
 from runner.extras.boards.commands.task_check import MeasuredCase
+from runner.extras.boards.plan import Action, BoardPlan
 from runner.extras.boards.records import BoardLine, BoardView, FinalLine, FinalPair, RankingLine
 from runner.extras.boards.store import EVALUATOR
 from runner.store.records import ValidationLine

@@ -7,6 +7,7 @@ project's own code.
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -20,6 +21,7 @@ from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.finding import Finding, Mark, verdict_of
 from runner.cli.finding import render as render_finding
 from runner.extras.boards.commands import render
+from runner.extras.boards.commands.publish import JsonOption
 from runner.extras.boards.commands.task_check import MeasuredCase, offered, rehearse
 from runner.task_format import load
 from runner.task_format.model import HARNESS, TaskFolder
@@ -75,7 +77,7 @@ def check(  # noqa: C901 a list of questions, one after the other
     source: Annotated[Path, typer.Argument(metavar="DIR_OR_ZIP", exists=True)],
     gpu: Annotated[str, typer.Option("--gpu", metavar="T", help="GPU type whose cases run.")] = "CPU",
     emulate_cuda: evaluate.EmulateOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check a task folder before it is published.
 
@@ -142,7 +144,7 @@ def check(  # noqa: C901 a list of questions, one after the other
     code = verdict_of(findings)
     if as_json:
         checks = [finding.to_json() for finding in findings]
-        cases = [case.to_json() for case in measured]
+        cases = [asdict(case) for case in measured]
         out_json({"ok": not code, **_document(folder), "checks": checks, "measured": cases})
     elif measured:
         out(render.measured_table(measured))

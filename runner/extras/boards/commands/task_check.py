@@ -13,8 +13,8 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +63,6 @@ class MeasuredCase:
     reference_ns: int | None
     check_ns: int | None
 
-    def to_json(self) -> dict[str, Any]:
-        """As `task check --json` prints it."""
-        return asdict(self)
-
-
-def cases_of(folder: TaskFolder, gpu_type: str) -> Sequence[Case]:
-    """Tests, benchmarks and hidden tests of a GPU type."""
-    return folder.task.cases_for(gpu_type).every
-
 
 def offered(folder: TaskFolder, registry: Registry) -> Iterator[Finding]:
     """Whether the cases of each GPU type that the task names fit it, as far as numbers tell."""
@@ -90,7 +81,7 @@ def offered(folder: TaskFolder, registry: Registry) -> Iterator[Finding]:
 
 def _fit(folder: TaskFolder, gpu: GpuType, name: str) -> Finding:
     """A type under the name that the task has for it."""
-    cases = cases_of(folder, name)
+    cases = folder.task.cases_for(name).every
     if not cases:
         remedy = "give it tests and benchmarks in task.yml, or cases of its own in runner.yml"
         return Finding(name=gpu.name, mark=Mark.FAILED, fact="no cases", remedy=remedy)
@@ -155,13 +146,13 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
         remedy = "check it without --emulate-cuda: its ranks share the cores then"
         yield Finding(name="code", mark=Mark.WARNING, fact="not run: one CUDA device is emulated", remedy=remedy)
         return
-    cases = cases_of(folder, gpu.name)
+    own = folder.task.cases_for(gpu.name)
+    cases = own.every
     if not cases:
         yield Finding(name="cases", mark=Mark.FAILED, fact=f"none for {gpu.name}", remedy="give the task some")
         return
     solutions = {kind: _solutions(source, kind) for kind in ("correct", "wrong")}
     yield from _lacking(source, solutions)
-    own = folder.task.cases_for(gpu.name)
     trial_s = 2.0 * (folder.task.test_timeout_s + folder.task.benchmark_timeout_s)
     request = {
         "files": folder.task.judge_files,

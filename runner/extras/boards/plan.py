@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from runner.base.model import Demand
+from runner.base.safe import one_line
 from runner.base.units import moment
-from runner.cli.safe import one_line
 from runner.extras.boards.competition import Problem
 from runner.extras.boards.records import BoardView
 from runner.extras.boards.store import EVALUATOR, RUNNER_YML, incomparable
