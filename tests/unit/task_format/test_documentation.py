@@ -87,7 +87,7 @@ def test_the_competition_shown_loads(example: Path) -> None:
     """So does the page's competition file."""
     path = example.parent / "starter.yaml"
     path.write_text(block("Several at once", "yaml"))
-    (problem,) = load_competition(path).problems
+    (problem,) = load_competition(path)
     assert problem.name == "row-max"
     assert problem.deadline is not None
     assert problem.gpus == ("CPU",)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -18,7 +18,7 @@ import tasks
 from runner.base.dates import DateError, read_date
 from runner.base.errors import BoardError
 from runner.base.gpu_types import Registry
-from runner.base.model import DEMANDABLE, TOLERANCES, Demand, TimingAssurance
+from runner.base.model import Demand, TimingAssurance
 from runner.base.units import moment
 from runner.cli.app import example, note, out, out_json, session
 from runner.extras.boards import publication
@@ -30,6 +30,10 @@ from runner.extras.boards.store import BoardStore, other_evaluator
 from runner.task_format import load
 from runner.task_format.model import Harness, TaskFolder
 
+#: What a leaderboard can demand. AUDITED_HOST lies between these, and satisfies only the first.
+_DEMANDABLE: Final = (TimingAssurance.CLAIMED, TimingAssurance.MEASURED, TimingAssurance.AUDITED)
+#: The tolerances that a leaderboard can ask for, as parts of the time.
+_TOLERANCES: Final = (0.01, 0.5)
 #: A part of the group `leaderboard`.
 commands = typer.Typer()
 
@@ -87,9 +91,9 @@ def parse_timing(text: str) -> TimingAssurance:
     Raises:
         typer.BadParameter: no leaderboard can demand that.
     """
-    demanded = next((timing for timing in DEMANDABLE if timing.value == text.strip()), None)
+    demanded = next((timing for timing in _DEMANDABLE if timing.value == text.strip()), None)
     if demanded is None:
-        raise typer.BadParameter(f"found {text!r}, expected {', '.join(DEMANDABLE)}", param_hint="--timing")
+        raise typer.BadParameter(f"found {text!r}, expected {', '.join(_DEMANDABLE)}", param_hint="--timing")
     return demanded
 
 
@@ -99,7 +103,7 @@ def parse_tolerance(text: str) -> float:
     Raises:
         typer.BadParameter: no number, or none that a leaderboard can ask for.
     """
-    low, high = TOLERANCES
+    low, high = _TOLERANCES
     try:
         tolerance = float(text)
     except ValueError:
@@ -262,11 +266,11 @@ def import_competition(
     each board says which it got. A board that has submissions keeps its evaluator.
     """
     shipped = Path(tasks.__file__).parent / "problems" if judged else None
-    competition = load_competition(file, judged=shipped)
+    problems = load_competition(file, judged=shipped)
     with session(context).open(BoardStore) as store:
-        plans = _plans(store, session(context).config.gpus_dir, competition.problems)
+        plans = _plans(store, session(context).config.gpus_dir, problems)
         if judged:
-            plans = [_with_judge(*pair) for pair in zip(plans, competition.problems, strict=True)]
+            plans = [_with_judge(*pair) for pair in zip(plans, problems, strict=True)]
         refusal = _refusal(plans, force=force)
         stored = not dry_run and refusal is None
         for plan in plans if stored else ():

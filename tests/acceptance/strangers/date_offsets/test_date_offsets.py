@@ -86,7 +86,7 @@ def test_anything_else_is_an_error_at_once(tmp_path: Path, text: str, quote: str
 
 def test_the_reported_boards_close_when_they_say() -> None:
     """An unquoted offset and a quoted one."""
-    closing = {problem.name: problem.deadline for problem in load_competition(CASES / "offsets.yaml").problems}
+    closing = {problem.name: problem.deadline for problem in load_competition(CASES / "offsets.yaml")}
     assert closing == {
         "pst": datetime(2031, 10, 15, 7, 59, 59, tzinfo=UTC),
         "india": datetime(2031, 10, 15, 7, 0, tzinfo=UTC),
