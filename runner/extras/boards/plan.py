@@ -16,8 +16,7 @@ from runner.base.model import Demand
 from runner.base.safe import one_line
 from runner.base.units import moment
 from runner.extras.boards.competition import Problem
-from runner.extras.boards.records import BoardView
-from runner.extras.boards.store import EVALUATOR, RUNNER_YML, incomparable
+from runner.extras.boards.store import EVALUATOR, RUNNER_YML, BoardView, incomparable
 from runner.store.clean import clean_json
 from runner.task_format import extra_to_stored, to_stored
 from runner.task_format.model import TaskFolder

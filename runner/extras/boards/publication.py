@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,12 +12,27 @@ from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
 from runner.extras.boards.plan import Action, BoardPlan
 from runner.extras.boards.store import BoardStore
-from runner.task_format import extra_to_stored, to_stored
+from runner.task_format import extra_to_stored, load, to_stored
 from runner.task_format.case_memory import require_fit
 from runner.task_format.model import TaskFolder
 
 #: A board without a deadline gets this long (KernelBot's rule).
 DEFAULT_LIFETIME: Final = timedelta(days=365)
+
+
+def load_archive(name: str, data: bytes) -> TaskFolder:
+    """The task of a .zip; no error says where it lay meanwhile.
+
+    Raises:
+        TaskError: one line per problem.
+    """
+    with tempfile.TemporaryDirectory(prefix="kernel-runner-") as folder:
+        path = Path(folder) / name
+        path.write_bytes(data)
+        try:
+            return load(path)
+        except TaskError as error:
+            raise TaskError(str(error).replace(f"{folder}/", "")) from error
 
 
 def create(

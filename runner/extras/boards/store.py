@@ -1,18 +1,20 @@
-"""Leaderboards: made, changed, deleted, listed, paused, ranked. Called by commands and frontends, never by a daemon."""
+"""Leaderboards: made, changed, deleted, listed, paused, ranked. Called by commands and frontends, never by a daemon.
+
+In its records times are the database's, with time zone, and scores are seconds. Absent is None.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from runner.base.errors import BoardError
+from runner.base.errors import BoardError, NotFoundError
 from runner.base.model import NEVER, Demand, Json, TimingAssurance
 from runner.extras.boards.queries import QUERIES
-from runner.extras.boards.records import BoardLine, BoardView, FinalLine, FinalPair, RankingLine
 from runner.extras.queries import SHARED
 from runner.store import Store
-from runner.store.base import no_board
 from runner.store.clean import clean_json, clean_text, to_jsonb
 from runner.store.connection import Connection, Row, row, rows
 from runner.task_format.model import HARNESS, Harness
@@ -23,6 +25,111 @@ _FROZEN_KEYS: Final = ("files", "config", "lang", "benchmarks")
 RUNNER_YML: Final = "runner.yml: "
 #: The key of the evaluator, which never changes under submissions.
 EVALUATOR: Final = f"{RUNNER_YML}harness"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardLine:
+    """A leaderboard in a list."""
+
+    id: int
+    name: str
+    deadline: datetime
+    gpus: tuple[str, ...]
+    visibility: str
+    submissions: int
+    demand: Demand = field(default_factory=Demand)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardView:
+    """A leaderboard with its task."""
+
+    id: int
+    name: str
+    deadline: datetime
+    description: str
+    gpus: tuple[str, ...]
+    visibility: str
+    creator_id: int
+    forum_id: int
+    submissions: int
+    #: As stored; parse with `runner.task_format`.
+    task: Json
+    #: What `runner.yml` said, as stored; None for a board without one.
+    extra: Json | None
+    #: Whether ranked code is public once the deadline has passed.
+    open_code: bool
+    #: Language key -> full text.
+    templates: Mapping[str, str] = field(default_factory=dict)
+    demand: Demand = field(default_factory=Demand)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingLine:
+    """A place on a leaderboard."""
+
+    rank: int
+    leaderboard: str
+    gpu_type: str
+    user_id: str
+    user_name: str | None
+    submission_id: int
+    file_name: str
+    score_s: float
+    submission_time: datetime
+    #: The timing assurance, and the checker of the results: judge or in_process.
+    timing: str
+    correctness: str
+    #: Submitted after the leaderboard's deadline, by an operator.
+    late: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalLine:
+    """A place of a final, or a finalist who is out."""
+
+    gpu_type: str
+    #: Equal for those who cannot be told apart; None: out.
+    rank: int | None
+    user_id: str
+    user_name: str | None
+    submission_id: int
+    #: Of the lower quartiles of all evaluations: the median, and its 95 % interval; None: there are none, or too few.
+    score_s: float | None
+    score_low_s: float | None
+    score_high_s: float | None
+    evaluations: int
+    hosts: int
+    #: The largest median of a host, or of a round, over the smallest.
+    spread_hosts: float | None
+    spread_rounds: float | None
+    #: The verdict that put it out, and the round.
+    fault: str | None
+    rank_before: int
+    final_id: int
+    ended_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalPair:
+    """Two of a final, by their numbers; 0 is the control, which is number 1 once more."""
+
+    final_id: int
+    first: int
+    second: int
+    control: bool
+    #: The rounds in which both have a score on the same host, and those in which the first was faster.
+    n: int
+    wins: int
+    #: The time of the second over that of the first: the median, and its 95 % interval.
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    #: The chance of such a count for equal kernels.
+    error: float
+    told_apart: bool
+    #: The same of the mean times, of their lowest tenths; those who are told apart have the same order by it.
+    mean_ratio: float | None
 
 
 class BoardStore(Store):
@@ -101,7 +208,7 @@ class BoardStore(Store):
         with self._link.transaction() as connection:
             board = row(connection, QUERIES["lock_board"], {"name": name})
             if board is None:
-                raise no_board(name)
+                raise _no_board(name)
             changed = incomparable(board["task"], board["extra"], new_task=task, new_extra=extra, gpus=board["gpus"])
             if board["submissions"] and EVALUATOR in changed:
                 raise BoardError(other_evaluator(name, board["submissions"]))
@@ -134,7 +241,7 @@ class BoardStore(Store):
         """
         board = self._link.one(QUERIES["board"], {"name": name})
         if board is None:
-            raise no_board(name)
+            raise _no_board(name)
         if board["submissions"] and not force:
             raise BoardError(
                 f"leaderboard {name!r} has {board['submissions']} submissions; force the deletion to lose them"
@@ -155,7 +262,7 @@ class BoardStore(Store):
         with self._link.transaction() as connection:
             record = row(connection, QUERIES["board"], {"name": name})
             if record is None:
-                raise no_board(name)
+                raise _no_board(name)
             templates = rows(connection, QUERIES["board_templates"], {"id": record["id"]})
         return BoardView(
             **_board(record),
@@ -171,7 +278,7 @@ class BoardStore(Store):
         with self._link.transaction() as connection:
             places = rows(connection, QUERIES["ranking"], {"leaderboard": leaderboard, "gpu_type": gpu_type})
             if not places and row(connection, QUERIES["board"], {"name": leaderboard}) is None:
-                raise no_board(leaderboard)
+                raise _no_board(leaderboard)
         return [RankingLine(score_s=float(place.pop("score")), **place) for place in places]
 
     def final_ranking(
@@ -246,6 +353,11 @@ def other_evaluator(name: str, submissions: int) -> str:
         f"leaderboard {name!r} has {submissions} submissions, and another evaluator would decide: scores of the judge "
         "and of an eval program never rank together; create another leaderboard"
     )
+
+
+def _no_board(name: str) -> NotFoundError:
+    what = f"leaderboard {name!r} does not exist" if name.strip() else "no leaderboard is named"
+    return NotFoundError(f"{what}; `kernel-runner leaderboard list` shows those that do")
 
 
 def _as_stored(value: Json) -> Json:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runner.base.errors import DatabaseUnavailableError, KernelRunnerError, TaskError
+from runner.base.errors import DatabaseUnavailableError, KernelRunnerError
 from runner.base.marks import visible
 from runner.extras.boards import publication
 from runner.extras.boards.competition import Problem, load_competition
@@ -29,6 +28,7 @@ from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, j
 from runner.extras.gateway.identity import admin
 from runner.extras.gateway.upload import upload
 from runner.task_format import load
+from runner.task_format.model import TaskFolder
 
 #: Boards with such a name are for trying a task: they are replaced without being asked.
 _DEV: Final = "-dev"
@@ -52,7 +52,7 @@ async def create(request: Request) -> Response:
         if not isinstance(directory, str) or not directory:
             raise Refusal(422, [problem("missing", "body.directory", "Field required", None)])
         folder = _below(_problems(current), directory)
-        board_name = await _in_thread(_publish, current, url, folder, f"{folder.name}{_DEV}")
+        board_name = await _in_thread(_from_folder, current, url, folder)
     await _show(current, board_name, visibility)
     return Ascii({"status": "ok", "leaderboard": board_name})
 
@@ -145,18 +145,15 @@ def _from_archive(current: AppState, url: str, file_name: str, data: bytes, name
     base = file_name.removesuffix(".zip")
     if not _NAME.fullmatch(base) or (name is not None and not _NAME.fullmatch(name)):
         raise Refusal(400, "The archive is NAME.zip with a plain name of at most 100 letters, digits, dots, - and _")
-    with tempfile.TemporaryDirectory(prefix="kernel-runner-") as folder:
-        path = Path(folder) / f"{base}.zip"
-        path.write_bytes(data)
-        try:
-            return _publish(current, url, path, name or f"{base}{_DEV}")
-        except TaskError as error:
-            raise TaskError(str(error).replace(f"{folder}/", "")) from error
+    return _publish(current, url, publication.load_archive(f"{base}.zip", data), name or f"{base}{_DEV}")
 
 
-def _publish(current: AppState, url: str, source: Path, name: str) -> str:
+def _from_folder(current: AppState, url: str, path: Path) -> str:
+    return _publish(current, url, load(path), f"{path.name}{_DEV}")
+
+
+def _publish(current: AppState, url: str, folder: TaskFolder, name: str) -> str:
     """A new board; one for trying a task is removed first, with its submissions."""
-    folder = load(source)
     store = BoardStore(url, application_name="kernel-runner gateway publishing")
     try:
         gpus = publication.offered(store, current.config.gpus_dir, folder, folder.gpus, name)

@@ -15,8 +15,7 @@ from runner.cli.render import fault_texts
 from runner.extras.boards.commands import publish, render
 from runner.extras.boards.commands.publish import JsonOption
 from runner.extras.boards.directive import with_directive
-from runner.extras.boards.records import BoardView
-from runner.extras.boards.store import BoardStore
+from runner.extras.boards.store import BoardStore, BoardView
 from runner.store.records import TaskFaults
 from runner.task_format import unknown_keys
 

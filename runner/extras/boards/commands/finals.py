@@ -14,7 +14,7 @@ from runner.base.errors import NotFoundError
 from runner.base.safe import one_line
 from runner.cli import json_output
 from runner.cli.app import ExitCode, example, note, out, out_json, session
-from runner.cli.ids import possible_id
+from runner.cli.arguments import possible_id
 from runner.cli.progress import ProgressLine
 from runner.cli.wait import wait_until
 from runner.extras.boards.commands import render

@@ -16,8 +16,7 @@ from runner.base.units import duration, moment, score, size
 from runner.cli.render import assured, make_table, validation_text
 from runner.extras.boards.commands.task_check import MeasuredCase
 from runner.extras.boards.plan import Action, BoardPlan
-from runner.extras.boards.records import BoardLine, BoardView, FinalLine, FinalPair, RankingLine
-from runner.extras.boards.store import EVALUATOR
+from runner.extras.boards.store import EVALUATOR, BoardLine, BoardView, FinalLine, FinalPair, RankingLine
 from runner.store.records import ValidationLine
 from runner.task_format.model import HARNESS, SUBMISSION, Harness, TaskFolder
 

@@ -24,7 +24,7 @@ from runner.base.errors import NotFoundError
 from runner.base.gpu_types import GpuType, Registry, Vendor
 from runner.base.marks import visible
 from runner.base.units import duration, size
-from runner.cli.files import read_submission
+from runner.cli.arguments import read_submission
 from runner.cli.finding import Finding, Mark
 from runner.evaluation.speed_of_light import speed_of_light
 from runner.task_format.case_memory import (

@@ -16,7 +16,7 @@ import yaml
 
 from runner.base.config import Config
 from runner.base.gpu_types import Registry
-from runner.cli.files import read_submission
+from runner.cli.arguments import read_submission
 from runner.cli.install import _read_address
 from runner.extras.boards.competition import load_competition
 from runner.extras.boards.store import BoardStore

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from runner.base.dates import DateError, read_date
 from runner.base.errors import TaskError
-from runner.cli.dates import typed_date
+from runner.cli.arguments import typed_date
 from runner.extras.boards.commands.publish import parse_deadline
 from runner.extras.boards.competition import load_competition
 from runner.task_format.yamlfile import parse_yaml
