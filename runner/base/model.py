@@ -77,12 +77,6 @@ class TimingAssurance(StrEnum):
         return order.index(self) >= order.index(demanded)
 
 
-#: What a leaderboard can demand. AUDITED_HOST lies between these, and satisfies only the first.
-DEMANDABLE: Final = (TimingAssurance.CLAIMED, TimingAssurance.MEASURED, TimingAssurance.AUDITED)
-#: The tolerances that a leaderboard can ask for, as parts of the time.
-TOLERANCES: Final = (0.01, 0.5)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Demand:
     """What a leaderboard demands of a time before it ranks; the defaults are those of a board that says nothing."""

@@ -20,7 +20,7 @@ from typing import Final, TextIO
 import typer
 
 from runner.base.environment import restart_in_utf8
-from runner.base.errors import KernelRunnerError
+from runner.base.errors import ConfigError, KernelRunnerError
 from runner.cli.app import ExitCode, app, exit_code_for, fail
 from sandbox.errors import SandboxError
 
@@ -50,11 +50,10 @@ _MODULES: Final[Mapping[str, str]] = {
     "gpu": "runner.cli.gpu",
     "host": "runner.cli.host",
     "kernelbook": "runner.extras.trainers.kernelbook.commands",
-    # Guests' commands of the group, and by its import those of the core.
-    "leaderboard": "runner.extras.leaderboard_commands",
+    "leaderboard": "runner.extras.boards.commands.finals",
     "mcp": "runner.extras.mcp.commands",
     "receipt": "runner.extras.receipt_commands",
-    "task": "runner.cli.task",
+    "task": "runner.extras.boards.commands.task",
     "user": "runner.extras.gateway.commands",
     "webhook": "runner.extras.webhooks.commands",
 }
@@ -130,11 +129,22 @@ def _is_full(stream: TextIO) -> bool:
 
 
 def program(words: Sequence[str]) -> typer.Typer:
-    """The application with the command that these arguments name; with all commands where they name none."""
+    """The application with the command that these arguments name; with all commands where they name none.
+
+    Raises:
+        ConfigError: the command is that of a guest which is not installed.
+    """
     named = _command_of(words)
     names = list(_MODULES) if named is None or named not in _MODULES else [named]
     for name in names:
-        import_module(_MODULES[name])
+        try:
+            import_module(_MODULES[name])
+        except ModuleNotFoundError as error:
+            if not str(error.name).startswith("runner.extras"):
+                raise
+            if name == named:
+                message = f"found no {error.name}, expected it for `{name}`; install the whole package of this release"
+                raise ConfigError(message) from error
     commands = {info.name or getattr(info.callback, "__name__", ""): info for info in app.registered_commands}
     groups = {info.name: info for info in app.registered_groups}
     chosen = copy.copy(app)

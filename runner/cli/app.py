@@ -12,13 +12,13 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import date
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console, RenderableType
@@ -28,7 +28,7 @@ from runner.base import logs
 from runner.base.config import Config
 from runner.base.errors import BoardError, ConfigError, DataError, NotFoundError, SubmissionError, TaskError
 from runner.base.model import Json
-from runner.cli.safe import printable
+from runner.base.safe import printable
 from runner.store import Store, direct_address
 
 #: A table on something that is no terminal is as wide as it needs to be: nothing is cut off for a program's sake.
@@ -37,6 +37,7 @@ _UNBOUNDED_WIDTH = 100_000
 _NARROWEST = 40
 _USUAL_WIDTH = 80
 _USUAL_HEIGHT = 25
+_Store = TypeVar("_Store", bound=Store)
 _CONTINUATION = re.compile(r"\n[\t ]+(?![-\t ])")
 
 Priority = Annotated[int, typer.Option("--priority", metavar="N", min=-1000, max=1000, help="Higher goes first.")]
@@ -80,8 +81,12 @@ class Session:
         """
         return Config.load(self.config_path)
 
+    def store(self) -> AbstractContextManager[Store]:
+        """As `open`, of the core's own class."""
+        return self.open(Store)
+
     @contextmanager
-    def store(self) -> Iterator[Store]:
+    def open(self, kind: type[_Store]) -> Iterator[_Store]:
         """A connection to the database for the time of one command.
 
         Raises:
@@ -89,7 +94,7 @@ class Session:
         """
         config = self.config
         dsn = config.require_database_url()
-        store = Store(dsn, application_name="kernel-runner cli", direct_host=config.direct_host)
+        store = kind(dsn, application_name="kernel-runner cli", direct_host=config.direct_host)
         try:
             yield store
         finally:

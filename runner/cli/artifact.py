@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from runner.base.errors import DataError
+from runner.base.safe import one_line
 from runner.cli.app import app, example, note, session
-from runner.cli.ids import possible_id
-from runner.cli.safe import one_line
+from runner.cli.arguments import possible_id
 
 
 @app.command(epilog=example("kernel-runner artifact 3 --output trace.json.gz"))

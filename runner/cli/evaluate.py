@@ -25,7 +25,7 @@ from runner.base.gpu_types import GpuType, Registry, Vendor
 from runner.base.model import Mode, Progress, Slot, SubmissionJob, Verdict
 from runner.cli import render_submission
 from runner.cli.app import ExitCode, app, example, note, out, out_json, session
-from runner.cli.files import read_submission
+from runner.cli.arguments import read_submission
 from runner.cli.progress import ProgressLine
 from runner.cli.view import from_result
 from runner.devices import detect_slots

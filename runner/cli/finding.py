@@ -12,8 +12,8 @@ from rich.console import Group
 from rich.text import Text
 
 from runner.base.model import Json
+from runner.base.safe import one_line
 from runner.cli.app import ExitCode, out, out_json
-from runner.cli.safe import one_line
 
 
 class Mark(StrEnum):

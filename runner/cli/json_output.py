@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from runner.base.gpu_types import Registry
 from runner.cli.render_hosts import host_state, slots_per_type
 from runner.store.records import GpuTypeLine, HostLine
-from runner.task_format.model import TaskFolder
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -33,29 +32,3 @@ def gpu_types(types: Sequence[GpuTypeLine], hosts: Sequence[HostLine], registry:
     slots = slots_per_type([line for line in hosts if host_state(line) == "up"])
     days = {entry.name: entry.last_hardware_run for entry in registry.all()}
     return [record(line, slots=slots.get(line.name, 0), last_hardware_run=days.get(line.name)) for line in types]
-
-
-def task(folder: TaskFolder) -> dict[str, Any]:
-    """What `task check` found: the counts that its table shows."""
-    checked = folder.task
-    types = tuple(dict.fromkeys((*folder.gpus, *checked.extra.cases)))
-    cases = {gpu: checked.cases_for(gpu) for gpu in types}
-    return {
-        "name": folder.name,
-        "lang": checked.lang.value,
-        "harness": checked.harness.value,
-        "ranking_by": checked.ranking_by.value,
-        "gpus": list(folder.gpus),
-        "files": sorted(checked.files),
-        "templates": sorted(folder.templates),
-        "tests": len(checked.tests),
-        "benchmarks": len(checked.benchmarks),
-        "cases": {
-            gpu: {
-                "tests": len(lists.tests or ()),
-                "benchmarks": len(lists.benchmarks or ()),
-                "hidden": len(lists.hidden or ()),
-            }
-            for gpu, lists in cases.items()
-        },
-    }

@@ -8,7 +8,7 @@ import typer
 
 from runner.base.gpu_types import Registry
 from runner.cli.app import app, direct_url, example, note, session
-from runner.cli.leaderboard import note_faults
+from runner.cli.render import fault_texts
 from runner.store import migrate as apply_migrations
 from runner.store import roles_sql
 from runner.store.records import TaskFaults
@@ -54,7 +54,8 @@ def migrate(
             max_lost_leases=config.max_lost_leases,
             max_unanswered_claims=config.max_unanswered_claims,
         )
-        note_faults(store.task_faults() or TaskFaults())
+        for text in fault_texts(store.task_faults() or TaskFaults()):
+            note(text)
         store.sync_gpu_types(
             [
                 (entry.name, entry.vendor.value, entry.aliases, entry.description)

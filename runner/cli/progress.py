@@ -8,8 +8,8 @@ from typing import Self
 from rich.status import Status
 from rich.text import Text
 
+from runner.base.safe import one_line
 from runner.cli.app import console
-from runner.cli.safe import one_line
 
 
 class ProgressLine:

@@ -9,9 +9,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from runner.base.gpu_types import GpuType, Registry, Vendor
+from runner.base.safe import one_line
 from runner.base.units import age
 from runner.cli.render import make_table
-from runner.cli.safe import one_line
 from runner.store.records import (
     GpuTypeLine,
     HostLine,

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from runner.base.model import JobState, Progress, Verdict
 from runner.base.results import Case, cases
+from runner.base.safe import one_line, printable, tail
 from runner.base.units import between, duration, moment, percent, score, spread
 from runner.cli.render import assured, make_table, position, validation_text, verdict_text
-from runner.cli.safe import one_line, printable, tail
 from runner.cli.view import ShownJob, ShownRun, ShownSubmission
 from runner.store.records import (
     ArtifactLine,

@@ -11,8 +11,7 @@ import typer
 from runner.base.model import Verdict
 from runner.cli import json_output, render
 from runner.cli.app import ExitCode, app, console, example, note, out, out_json, session
-from runner.cli.dates import typed_date
-from runner.cli.ids import possible_id
+from runner.cli.arguments import possible_id, typed_date
 from runner.store import MatchLine, Selection, Store
 
 _SubmissionId = Annotated[int | None, typer.Argument(metavar="ID", callback=possible_id)]

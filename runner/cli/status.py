@@ -8,7 +8,7 @@ import typer
 
 from runner.cli import json_output, render, render_submission
 from runner.cli.app import app, example, out, out_json, session
-from runner.cli.ids import possible_id
+from runner.cli.arguments import possible_id
 from runner.cli.view import from_store
 
 

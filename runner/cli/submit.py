@@ -11,9 +11,7 @@ import typer
 from runner.base.model import Verdict
 from runner.cli import render_submission
 from runner.cli.app import ExitCode, Priority, app, example, login_name, note, out, out_json, session
-from runner.cli.dates import typed_date
-from runner.cli.files import read_submission
-from runner.cli.ids import possible_id
+from runner.cli.arguments import possible_id, read_submission, typed_date
 from runner.cli.progress import ProgressLine
 from runner.cli.view import ShownSubmission, from_store
 from runner.cli.wait import wait_until

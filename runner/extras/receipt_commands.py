@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from runner.base.errors import DataError, NotFoundError, ReceiptError
+from runner.base.safe import one_line
 from runner.cli.app import ExitCode, app, example, note, session
-from runner.cli.ids import possible_id
-from runner.cli.safe import one_line
+from runner.cli.arguments import possible_id
 from runner.extras import receipts
 from runner.extras.queries import SHARED
 from runner.extras.receipts import HostKey

@@ -1,4 +1,4 @@
-"""The database: the queue, results, leaderboards, migrations. The only place that knows psycopg and SQL.
+"""The database: the queue, results, migrations. The only place that knows psycopg and SQL.
 
 A `QueueStore` or a `Store` is one connection in one thread; `migrate` brings a database to this release's version;
 `records` is what they hand out. The rules of the queue (locks, fencing, final status) lie in `schema/functions`, its
@@ -10,8 +10,6 @@ from runner.store.migrate import migrate
 from runner.store.records import (
     POSITION_LIMIT,
     ArtifactLine,
-    BoardLine,
-    BoardView,
     Claims,
     Completion,
     Ended,
@@ -23,7 +21,6 @@ from runner.store.records import (
     LeaseState,
     MatchLine,
     QueueDepth,
-    RankingLine,
     Reaped,
     Reclaimed,
     RunView,
@@ -42,8 +39,6 @@ __all__ = [
     "POSITION_LIMIT",
     "ArtifactLine",
     "BoardError",
-    "BoardLine",
-    "BoardView",
     "Claims",
     "Completion",
     "Ended",
@@ -56,7 +51,6 @@ __all__ = [
     "MatchLine",
     "QueueDepth",
     "QueueStore",
-    "RankingLine",
     "Reaped",
     "Reclaimed",
     "RunView",

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from runner.base.errors import NotFoundError
 from runner.base.model import JobState, Mode, Verdict
 from runner.store.clean import clean_text, fit
 from runner.store.connection import Link, Row
@@ -91,9 +90,3 @@ def text_array(texts: Iterable[str]) -> str:
     """A parameter for a text[] that is sent often: as PostgreSQL writes it; the driver's own way is slow."""
     escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
     return "{" + ",".join(f'"{text}"' for text in escaped) + "}"
-
-
-def no_board(name: str) -> NotFoundError:
-    """The error that says that there is no such leaderboard."""
-    what = f"leaderboard {name!r} does not exist" if name.strip() else "no leaderboard is named"
-    return NotFoundError(f"{what}; `kernel-runner leaderboard list` shows those that do")

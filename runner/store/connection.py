@@ -31,6 +31,7 @@ from runner.store import session
 from runner.store.queries import Query
 
 Row = dict[str, Any]
+Connection = psycopg.Connection[Row]
 _T = TypeVar("_T")
 
 #: Nothing the store sends takes long; what does is stuck, and a stuck daemon is worse than a failed statement.
@@ -201,12 +202,12 @@ class Link:
             raise translated from error
 
     @contextmanager
-    def transaction(self) -> Iterator[psycopg.Connection[Row]]:
+    def transaction(self) -> Iterator[Connection]:
         """As `open`, in a transaction that commits at the end and rolls back on any exception."""
         with self.open() as connection, connection.transaction():
             yield connection
 
-    def run(self, action: Callable[[psycopg.Connection[Row]], _T]) -> _T:
+    def run(self, action: Callable[[Connection], _T]) -> _T:
         """What `action` returns, called in a transaction.
 
         Called again when PostgreSQL gives the transaction up for another one's sake, so it must have no effect but in
@@ -298,15 +299,13 @@ def _bounded(address: str, answer_s: float) -> str:
     return make_conninfo(address, connect_timeout=bound_s)
 
 
-def rows(
-    connection: psycopg.Connection[Row], query: Query, parameters: Mapping[str, Any] | None = None
-) -> Sequence[Row]:
+def rows(connection: Connection, query: Query, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
     """Every row of a statement; empty for one that returns none."""
     cursor = connection.execute(query.sql, parameters)
     return cursor.fetchall() if cursor.description is not None else ()
 
 
-def row(connection: psycopg.Connection[Row], query: Query, parameters: Mapping[str, Any] | None = None) -> Row | None:
+def row(connection: Connection, query: Query, parameters: Mapping[str, Any] | None = None) -> Row | None:
     """The first row of a statement; None if there is none."""
     fetched = rows(connection, query, parameters)
     return fetched[0] if fetched else None

@@ -9,16 +9,13 @@ from typing import Any
 
 from runner.base.errors import NotFoundError
 from runner.base.model import Artifact, Mode
-from runner.store.base import Base, no_board, typed
+from runner.store.base import Base, typed
 from runner.store.clean import to_jsonb
 from runner.store.connection import Row, row, rows
 from runner.store.queries import QUERIES
 from runner.store.records import (
     ArtifactLine,
-    FinalLine,
-    FinalPair,
     JobView,
-    RankingLine,
     RunView,
     StatusLine,
     SubmissionView,
@@ -120,39 +117,12 @@ class Frontend(Base):
         """What runs, what waits and the newest of what is over, in this order."""
         return [_status_line(record) for record in self._link.all(QUERIES["queue"], {"limit": limit})]
 
-    def ranking(self, leaderboard: str, gpu_type: str | None = None) -> Sequence[RankingLine]:
-        """The best score that counts of every user, per GPU type.
-
-        Raises:
-            NotFoundError: no such leaderboard.
-        """
-        with self._link.transaction() as connection:
-            places = rows(connection, QUERIES["ranking"], {"leaderboard": leaderboard, "gpu_type": gpu_type})
-            if not places and row(connection, QUERIES["board"], {"name": leaderboard}) is None:
-                raise no_board(leaderboard)
-        return [RankingLine(score_s=float(place.pop("score")), **place) for place in places]
-
     def validations(
         self, *, leaderboard: str | None = None, submission_id: int | None = None, sweep_id: int | None = None
     ) -> Sequence[ValidationLine]:
         """What validations said, of a leaderboard, a submission or a sweep; of the task's present version alone."""
         parameters = {"leaderboard": leaderboard, "submission_id": submission_id, "sweep_id": sweep_id}
         return [ValidationLine(**record) for record in self._link.all(QUERIES["validations"], parameters)]
-
-    def final_ranking(
-        self, leaderboard: str, gpu_type: str | None = None
-    ) -> tuple[Sequence[FinalLine], Sequence[FinalPair]]:
-        """The order of a leaderboard's last finals, and how their pairs compare."""
-        parameters = {"leaderboard": leaderboard, "gpu_type": gpu_type}
-        with self._link.transaction() as connection:
-            lines = rows(connection, QUERIES["final_ranking"], parameters)
-            ids = sorted({line["final_id"] for line in lines})
-            pairs = rows(connection, QUERIES["final_pairs"], {"ids": ids})
-        scores = {"score": "score_s", "score_low": "score_low_s", "score_high": "score_high_s"}
-        return (
-            [FinalLine(**{scores.get(key, key): value for key, value in line.items()}) for line in lines],
-            [FinalPair(**pair) for pair in pairs],
-        )
 
     def artifact(self, artifact_id: int) -> Artifact:
         """A kept file.

@@ -1,4 +1,4 @@
-"""Operators' actions: evaluate again, take out of the ranking, drain hosts, pause GPU types and leaderboards.
+"""Operators' actions: evaluate again, take out of the ranking, drain hosts, pause GPU types; look for faults.
 
 The rules lie in the functions of the same names in `schema/functions`. Knows no rule itself.
 """
@@ -11,11 +11,12 @@ from typing import Any
 
 import psycopg
 
-from runner.base.errors import SubmissionError
+from runner.base.errors import SubmissionError, TaskError
 from runner.store.base import Base, text, typed
 from runner.store.clean import clean_text
 from runner.store.queries import QUERIES
-from runner.store.records import FailedLine, MatchLine, Selection
+from runner.store.records import FailedLine, MatchLine, Selection, TaskFaults
+from runner.store.session import Unloadable
 
 
 class Operations(Base):
@@ -88,22 +89,6 @@ class Operations(Base):
         """
         return bool(self._one("resume", gpu_type=gpu_type)["changed"])
 
-    def pause_board(self, leaderboard: str, *, reason: str) -> bool:
-        """Let no host claim jobs of a leaderboard; what runs goes on. False: it was paused already.
-
-        Raises:
-            SubmissionError: no such leaderboard, or the reason is empty.
-        """
-        return bool(self._one("pause_board", leaderboard=leaderboard, reason=reason)["changed"])
-
-    def resume_board(self, leaderboard: str) -> bool:
-        """Let hosts claim jobs of a leaderboard again. False: it was not paused.
-
-        Raises:
-            SubmissionError: no such leaderboard.
-        """
-        return bool(self._one("resume_board", leaderboard=leaderboard)["changed"])
-
     def failed(
         self,
         *,
@@ -115,6 +100,29 @@ class Operations(Base):
         """Attempts that gave no result through our fault, the newest first, for as long as events are kept."""
         parameters = {"limit": limit, "since": since, "host": text(host), "leaderboard": text(leaderboard)}
         return [FailedLine(**typed(row)) for row in self._link.all(QUERIES["failed"], parameters)]
+
+    def task_faults(self) -> TaskFaults | None:
+        """What is wrong with the tasks of open leaderboards; None: this login may not read tasks."""
+        # Not above: all that the format of tasks loads would be half of the start of a data export.
+        from runner.task_format import from_stored, unknown_keys
+
+        if not self._one("may_read_tasks")["may"]:
+            return None
+        broken, unknown = {}, {}
+        for record in self._link.all(QUERIES["open_tasks"]):
+            name, task, extra = record["name"], record["task"], record["extra"]
+            origin = f"leaderboard {name!r}"
+            for part in (task, extra):
+                if isinstance(part, Unloadable):
+                    broken[name] = f"{origin}: {part.cause}"
+            if name not in broken:
+                try:
+                    from_stored(task, extra, origin=origin)
+                except TaskError as error:
+                    broken[name] = "; ".join(str(error).splitlines())
+            if isinstance(task, Mapping) and (keys := unknown_keys(task)):
+                unknown[name] = keys
+        return TaskFaults(broken=broken, unknown=unknown)
 
     def moment(self, span: str) -> datetime:
         """The point in time that is a span from now, as PostgreSQL reads intervals: `2 hours ago`, `90 min ago`.

@@ -63,7 +63,6 @@ _CALLS: Final = (
     "cancel(submission_id bigint, user_id text) AS asked",
     "complete(results jsonb)",
     "complete_waiting(host text, instance text, result jsonb)",
-    "delete_board(name text, force boolean) AS left_over",
     "drain(host text, reason text) AS changed",
     "fail(id bigint, attempt integer, submission_id integer, slot text, error text, report jsonb)",
     "heartbeat(host text, lease_s float8, ids bigint[], attempts integer[], instance text)",
@@ -74,7 +73,6 @@ _CALLS: Final = (
     "keep_file(job_id bigint, attempt integer, name text, media_type text, data bytea) AS kept",
     "keep_scores(limit integer) AS more",
     "pause(gpu_type text, reason text) AS changed",
-    "pause_board(leaderboard text, reason text) AS changed",
     "publish_gpu_types(types jsonb) AS refused",
     "reclaim()",
     "recover(host text, ids bigint[], attempts integer[], died boolean, instance text)",
@@ -85,9 +83,6 @@ _CALLS: Final = (
         "text[], reason text, priority integer, verdicts text[], cause text) AS jobs"
     ),
     "resume(gpu_type text) AS changed",
-    "resume_board(leaderboard text) AS changed",
-    "set_demand(name text, timing text, tolerance float8) AS changed",
-    "set_open_code(name text, open_code boolean)",
     "show_progress(id bigint, attempt integer, progress jsonb) AS held",
     "stopped(id bigint, attempt integer, submission_id integer)",
     (

@@ -115,14 +115,6 @@ WHERE j.submission_id = %(submission_id)s ORDER BY a.id
 -- One artifact.
 SELECT name, media_type, data FROM runner.artifact WHERE id = %(id)s
 
--- name: ranking
--- The places on a leaderboard.
-SELECT rank, leaderboard, gpu_type, user_id, user_name, submission_id, file_name, score, submission_time, timing,
-       correctness, late
-FROM runner.ranking
-WHERE leaderboard = %(leaderboard)s AND gpu_type = coalesce(%(gpu_type)s::text, gpu_type)
-ORDER BY gpu_type, rank, submission_time, submission_id
-
 -- name: hosts
 -- The daemons and the jobs they hold.
 SELECT h.name, h.version, h.slots, h.gpu_types, h.draining, h.drain_reason, h.registered_at, h.last_seen, h.stopped_at,
@@ -143,13 +135,6 @@ FROM runner.gpu_type g ORDER BY g.name
 SELECT j.gpu_type, count(*) AS jobs, extract(epoch FROM now() - min(j.created_at))::float8 AS oldest_s
 FROM runner.job j WHERE j.state = 'queued' AND j.ready GROUP BY j.gpu_type ORDER BY j.gpu_type
 
--- name: boards
--- All leaderboards, open ones first.
-SELECT l.id, l.name, l.deadline, l.visibility, d.timing, d.tolerance,
-       ARRAY(SELECT g.gpu_type FROM leaderboard.gpu_type g WHERE g.leaderboard_id = l.id ORDER BY 1) AS gpus,
-       (SELECT count(*) FROM leaderboard.submission s WHERE s.leaderboard_id = l.id) AS submissions
-FROM leaderboard.leaderboard l JOIN runner.demand d ON d.leaderboard = l.name ORDER BY l.deadline < now(), l.name
-
 -- name: board_name
 -- The name of a leaderboard that is named by it, or by its number where none has that name.
 SELECT l.name FROM leaderboard.leaderboard l WHERE l.name = %(given)s OR l.id::text = %(given)s
@@ -164,77 +149,6 @@ SELECT has_column_privilege('leaderboard.leaderboard', 'task', 'SELECT')
 -- The tasks of the leaderboards that take submissions.
 SELECT l.name, l.task, b.extra FROM leaderboard.leaderboard l LEFT JOIN runner.board b ON b.leaderboard_id = l.id
 WHERE l.deadline > now() ORDER BY l.name
-
--- name: board
--- One leaderboard with its task.
-SELECT l.id, l.name, l.deadline, l.description, l.visibility, l.creator_id, l.forum_id, l.task, b.extra, d.timing,
-       d.tolerance, coalesce(b.open_code, true) AS open_code,
-       ARRAY(SELECT g.gpu_type FROM leaderboard.gpu_type g WHERE g.leaderboard_id = l.id ORDER BY 1) AS gpus,
-       (SELECT count(*) FROM leaderboard.submission s WHERE s.leaderboard_id = l.id) AS submissions
-FROM leaderboard.leaderboard l
-JOIN runner.demand d ON d.leaderboard = l.name
-LEFT JOIN runner.board b ON b.leaderboard_id = l.id
-WHERE l.name = %(name)s
-
--- name: board_templates
--- A leaderboard's templates, the newest of each language.
-SELECT DISTINCT ON (lang) lang, code FROM leaderboard.templates WHERE leaderboard_id = %(id)s ORDER BY lang, id DESC
-
--- name: lock_board
--- One leaderboard's task and use, held until the transaction ends.
-SELECT l.id, l.task, b.extra,
-       ARRAY(SELECT g.gpu_type FROM leaderboard.gpu_type g WHERE g.leaderboard_id = l.id ORDER BY 1) AS gpus,
-       (SELECT count(*) FROM leaderboard.submission s WHERE s.leaderboard_id = l.id) AS submissions
-FROM leaderboard.leaderboard l LEFT JOIN runner.board b ON b.leaderboard_id = l.id
-WHERE l.name = %(name)s FOR UPDATE OF l
-
--- name: insert_board
--- Makes a leaderboard; returns no row if the name is taken.
-INSERT INTO leaderboard.leaderboard (name, deadline, task, creator_id, forum_id, description)
-VALUES (%(name)s, %(deadline)s, %(task)s, %(creator_id)s, %(forum_id)s, %(description)s)
-ON CONFLICT (name) DO NOTHING RETURNING id
-
--- name: update_board
--- Changes a leaderboard's own columns.
-UPDATE leaderboard.leaderboard SET deadline = %(deadline)s, task = %(task)s, description = %(description)s
-WHERE id = %(id)s
-
--- name: drop_board_gpus
--- Removes the GPU types that a leaderboard no longer offers.
-DELETE FROM leaderboard.gpu_type WHERE leaderboard_id = %(id)s AND NOT gpu_type = ANY (%(gpus)s::text[])
-
--- name: insert_board_gpus
--- Adds the GPU types that a leaderboard offers.
-INSERT INTO leaderboard.gpu_type (leaderboard_id, gpu_type)
-SELECT %(id)s, g FROM unnest(%(gpus)s::text[]) AS g ON CONFLICT DO NOTHING
-
--- name: drop_board_templates
--- Removes a leaderboard's templates, before new ones are added.
-DELETE FROM leaderboard.templates WHERE leaderboard_id = %(id)s
-
--- name: insert_board_template
--- Adds one template to a leaderboard.
-INSERT INTO leaderboard.templates (leaderboard_id, lang, code) VALUES (%(id)s, %(lang)s, %(code)s)
-
--- name: save_board_extra
--- Stores the part of a leaderboard that only schema runner has.
-INSERT INTO runner.board (leaderboard_id, extra, harness) VALUES (%(id)s, %(extra)s, %(harness)s)
-ON CONFLICT (leaderboard_id) DO UPDATE SET extra = EXCLUDED.extra, harness = EXCLUDED.harness
-
--- name: final_ranking
--- The last finals of a leaderboard, the fastest first; those who are out come last.
-SELECT gpu_type, rank, user_id, user_name, submission_id, score, score_low, score_high, evaluations, hosts,
-       spread_hosts,
-       spread_rounds, fault, rank_before, final_id, ended_at
-FROM runner.final_ranking
-WHERE leaderboard = %(leaderboard)s AND (%(gpu_type)s::text IS NULL OR gpu_type = %(gpu_type)s)
-ORDER BY gpu_type, rank NULLS LAST, score, rank_before
-
--- name: final_pairs
--- The pairs of finals, the control's first.
-SELECT final_id, first, second, control, n, wins, ratio, ratio_low, ratio_high, error, told_apart,
-       mean_ratio
-FROM runner.final_pair WHERE final_id = ANY (%(ids)s::bigint[]) ORDER BY final_id, first, second
 
 -- name: matching
 -- Counts the evaluations that a selection matches, by kind.

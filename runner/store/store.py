@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runner.store.boards import Boards
 from runner.store.claims import Claiming
 from runner.store.clean import fit
 from runner.store.connection import Row
@@ -30,8 +29,8 @@ class QueueStore(Claiming, Results, Signals, Hosts):
     """
 
 
-class Store(QueueStore, Frontend, Boards, Operations):
-    """The queue, and the actions of frontends and operators: submissions, leaderboards, reruns."""
+class Store(QueueStore, Frontend, Operations):
+    """The queue, and the actions of frontends and operators: submissions, reruns."""
 
     def all(self, query: Query, /, **values: object) -> Sequence[Row]:
         """Every row of a statement of a guest."""

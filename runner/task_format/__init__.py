@@ -4,19 +4,14 @@ Owns the meaning of every key and the safe reading of untrusted folders and arch
 Every refusal is a `TaskError` with lines of the form `<file>: <key>: found …, expected …`.
 """
 
-from runner.task_format.load import load, load_archive, load_competition, load_folder
-from runner.task_format.model import Competition, Problem
+from runner.task_format.load import load, load_folder
 from runner.task_format.stored import extra_to_stored, from_stored, to_stored, unknown_keys
 from runner.task_format.work import work
 
 __all__ = [
-    "Competition",
-    "Problem",
     "extra_to_stored",
     "from_stored",
     "load",
-    "load_archive",
-    "load_competition",
     "load_folder",
     "to_stored",
     "unknown_keys",

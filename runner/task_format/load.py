@@ -1,4 +1,4 @@
-"""Reads task folders, archives and competition files into records.
+"""Reads task folders and archives into records.
 
 Owns which files are read, and in which order.
 """
@@ -6,17 +6,17 @@ Owns which files are read, and in which order.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from runner.base.errors import TaskError
-from runner.base.marks import ENCODING, visible
+from runner.base.marks import ENCODING
 from runner.task_format.build import build_task, name_problem
-from runner.task_format.model import HARNESS, SUBMISSION, Competition, Extra, Problem, TaskFolder
+from runner.task_format.model import HARNESS, SUBMISSION, Extra, TaskFolder
 from runner.task_format.problems import lines_of, problem, refuse, shown, validate
-from runner.task_format.schema import CompetitionDocument, ProblemDocument, TaskDocument
+from runner.task_format.schema import TaskDocument
 from runner.task_format.trees import MAX_TOTAL_BYTES, ArchiveTree, FolderTree, Refused, Tree, resolve
-from runner.task_format.yamlfile import MAX_YAML_BYTES, parse_yaml
+from runner.task_format.yamlfile import parse_yaml
 
 TASK_FILE = "task.yml"
 EXTRA_FILE = "runner.yml"
@@ -74,87 +74,13 @@ def load_archive(path: Path) -> TaskFolder:
         return _load(tree, directory, name=PurePosixPath(directory).name)
 
 
-def load_competition(path: Path, *, judged: Path | None = None) -> Competition:
-    """Load a KernelBot competition file with all its task folders.
-
-    Args:
-        path: the file.
-        judged: a folder of competition files; a board that one of them has, too, is loaded from their task folder.
-
-    Raises:
-        TaskError: one line per problem.
-    """
-    where = str(path)
-    document = _competition(path)
-    ours = {} if judged is None else _folders(judged)
-    names: set[str] = set()
-    problems: list[Problem] = []
-    lines: list[str] = []
-    for index, entry in enumerate(document.problems):
-        key = f"problems[{index}]"
-        if entry.name in names:
-            lines.append(problem(where, f"{key}.name", f"{entry.name!r} a second time", "different names"))
-        names.add(entry.name)
-        try:
-            if entry.name in ours:
-                folder = load_folder(ours[entry.name], name=entry.name)
-            else:
-                folder = _problem_folder(path, entry, f"{where}: {key}.directory")
-        except TaskError as error:
-            lines += lines_of(error)
-            continue
-        problems.append(
-            Problem(
-                name=entry.name,
-                folder=folder,
-                deadline=entry.deadline,
-                gpus=tuple(entry.gpus),
-                judged=ours.get(entry.name),
-            )
-        )
-    if lines:
-        refuse(lines)
-    return Competition(name=document.name, description=document.description, problems=tuple(problems))
-
-
-def _competition(path: Path) -> CompetitionDocument:
-    where = str(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_YAML_BYTES + 1)
-    except OSError as error:
-        raise TaskError(f"{where}: found an unreadable file ({error.strerror}), expected a competition file") from error
-    return validate(CompetitionDocument, parse_yaml(data, where), where=where)
-
-
-def _folders(competitions: Path) -> Mapping[str, Path]:
-    """The boards of a folder's competition files, and their task folders."""
-    return {
-        entry.name: competitions / entry.directory
-        for path in visible(competitions, ".yaml")
-        for entry in _competition(path).problems
-    }
-
-
-def _problem_folder(competition: Path, entry: ProblemDocument, place: str) -> TaskFolder:
-    if "\0" in entry.directory:
-        raise TaskError(f"{place}: found {entry.directory!r}, expected the path of a folder")
-    directory = competition.parent / entry.directory
-    root = _root_of(competition.resolve().parent)
-    if not directory.resolve().is_relative_to(root):
-        raise TaskError(f"{place}: found {entry.directory!r}, which leaves the repository, expected a folder inside it")
-    if not directory.is_dir():
-        raise TaskError(f"{place}: found {entry.directory!r}, which is no folder, expected one with a {TASK_FILE}")
-    return load_folder(directory, name=entry.name)
-
-
-def _root_of(folder: Path) -> Path:
+def repository_of(folder: Path) -> Path:
     """The nearest ancestor (or the folder itself) that is a repository, else the folder."""
     return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
 
 
 def _repository_root(folder: Path) -> Path:
-    root = _root_of(folder)
+    root = repository_of(folder)
     if (root / ".git").exists():
         return root
     parent = folder.parent

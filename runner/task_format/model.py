@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -223,26 +221,3 @@ class TaskFolder:
     #: Language key of `templates` (CUDA, Python, Triton, HIP, CuteDSL) -> full text.
     templates: Mapping[str, str]
     gpus: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """One entry of a competition file, with its task folder loaded."""
-
-    name: str
-    folder: TaskFolder
-    #: None: the file has none. KernelBot then takes a year from now.
-    deadline: datetime | None
-    #: Empty: those of the task itself.
-    gpus: tuple[str, ...]
-    #: The folder that was loaded in place of the file's own; None: that.
-    judged: Path | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Competition:
-    """A KernelBot competition file. Its own `deadline` has no effect, and is not kept."""
-
-    name: str
-    description: str
-    problems: tuple[Problem, ...]

@@ -1,4 +1,4 @@
-"""The keys of task.yml and competition files as pydantic models; those of runner.yml are `model.Extra`.
+"""The keys of task.yml as pydantic models; those of runner.yml are `model.Extra`.
 
 Rules that concern several keys (a main that is a file, world_size in every case) are checked in `build`.
 """
@@ -7,25 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
 
-from runner.base.dates import EXPECTED, DateError, read_date
 from runner.task_format.cases import CaseMapping, ProgramCase
 from runner.task_format.model import DAY_S, Text
-
-
-def _deadline(value: object) -> object:
-    if value is None or value == "":
-        return None
-    try:
-        return read_date(str(value), zone=UTC)
-    except DateError:
-        raise PydanticCustomError("date", "{expected}", {"expected": EXPECTED}) from None
-
 
 Texts = Annotated[list[Text], Field(default_factory=list)]
 Cases = Annotated[list[CaseMapping], Field(default_factory=list)]
@@ -34,18 +21,20 @@ Seconds = Annotated[int, Field(gt=0, le=DAY_S)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 
 
-class _Document(BaseModel):
+class Document(BaseModel):
+    """Keys that a file has, and no others."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class FileEntry(_Document):
+class FileEntry(Document):
     """One entry of `files`."""
 
     name: Text
     source: Text
 
 
-class TaskCommon(_Document):
+class TaskCommon(Document):
     """The keys that task.yml and a stored task share, with KernelBot's defaults."""
 
     lang: Literal["py", "cu"]
@@ -63,7 +52,7 @@ class TaskCommon(_Document):
     validation: Any = None
 
 
-class Templates(_Document):
+class Templates(Document):
     """`templates`: language -> source; the keys are KernelBot's."""
 
     CUDA: Text | None = None
@@ -73,7 +62,7 @@ class Templates(_Document):
     CuteDSL: Text | None = None
 
 
-class ValidationEntry(_Document):
+class ValidationEntry(Document):
     """`validation`: the version of what a script demands, and the script's path."""
 
     version: Text
@@ -142,22 +131,3 @@ class StoredProgramDocument(StoredTaskDocument):
     seed: Annotated[int | None, BeforeValidator(_whole)] = None
     tests: Annotated[list[ProgramCase], Field(default_factory=list), BeforeValidator(_listed)]
     benchmarks: Annotated[list[ProgramCase], Field(default_factory=list), BeforeValidator(_listed)]
-
-
-class ProblemDocument(_Document):
-    """One entry of a competition file."""
-
-    name: Text
-    directory: Text
-    deadline: Annotated[datetime | None, BeforeValidator(_deadline)] = None
-    gpus: Texts
-
-
-class CompetitionDocument(_Document):
-    """A competition file."""
-
-    name: Text
-    description: str = ""
-    #: Unused, as in KernelBot.
-    deadline: Any = None
-    problems: Annotated[list[ProblemDocument], Field(min_length=1)]

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import psycopg
 
+from runner.extras.boards.store import BoardStore
 from runner.extras.gateway.identity import digest
-from runner.store import Store
 from tests.benchmarks._live import database
 from tests.benchmarks.watching import fill, gateway
 from tests.integration.store.conftest import Bench, ranked
@@ -75,7 +75,7 @@ def main() -> None:
 
 def _fill(url: str) -> int:
     """The leaderboard; the id of the user's newest submission."""
-    bench = Bench(store=Store(url, application_name="kernel-runner bench"), url=url)
+    bench = Bench(store=BoardStore(url, application_name="kernel-runner bench"), url=url)
     bench.board()
     fill(url)
     with psycopg.connect(url, autocommit=True) as connection:

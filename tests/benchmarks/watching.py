@@ -26,7 +26,7 @@ from pathlib import Path
 
 import psycopg
 
-from runner.store import Store
+from runner.extras.boards.store import BoardStore
 from tests.benchmarks._live import database
 from tests.integration.store.conftest import Bench, ranked
 from tests.support.ports import free_port
@@ -49,7 +49,7 @@ def main(options: Sequence[str] = ()) -> None:
     parser.add_argument("--records", type=int, default=60)
     chosen = parser.parse_args(options)
     with database("watching") as url, gateway(url) as (port, process):
-        bench = Bench(store=Store(url, application_name="kernel-runner bench"), url=url)
+        bench = Bench(store=BoardStore(url, application_name="kernel-runner bench"), url=url)
         bench.board()
         fill(url)
         began_s, began = core_seconds(process.pid), time.monotonic()

@@ -18,7 +18,8 @@ from typing import Final
 
 from runner.base.errors import DatabaseUnavailableError, NotFoundError, SubmissionError
 from runner.base.model import Mode, Verdict
-from runner.store import Selection, Store
+from runner.extras.boards.store import BoardStore
+from runner.store import Selection
 from tests.chaos.script import VERDICTS, Script, job_key
 
 BOARD: Final = "storm"
@@ -127,7 +128,7 @@ def _verdict(chance: random.Random) -> Verdict:
     return Verdict.ACCEPTED if chance.random() < 0.8 else chance.choice(VERDICTS)
 
 
-def publish_board(store: Store, gpu_types: Sequence[str]) -> None:
+def publish_board(store: BoardStore, gpu_types: Sequence[str]) -> None:
     """The leaderboard that everything is submitted to."""
     store.create_board(
         name=BOARD,
@@ -155,7 +156,7 @@ class Producer:
 
         `hold_after`: after so many submissions it waits for `go_on`.
         """
-        self._store = Store(database_url, application_name="chaos frontend", direct_host=direct_host)
+        self._store = BoardStore(database_url, application_name="chaos frontend", direct_host=direct_host)
         self._orders = orders
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)

@@ -23,7 +23,8 @@ import psycopg
 
 from runner.base.gpu_types import Registry
 from runner.daemon.outcomes.writer import WAITING_PER_SLOT
-from runner.store import Store, migrate
+from runner.extras.boards.store import BoardStore
+from runner.store import migrate
 from tests.chaos import faults, ledger, producer
 from tests.chaos.daemon import Spec
 from tests.chaos.faults import CUTS, Fault, Kind
@@ -119,7 +120,7 @@ class Report:
         return "\n".join(lines)
 
 
-def publish(store: Store) -> None:
+def publish(store: BoardStore) -> None:
     """The GPU types there are, and the leaderboard."""
     registry = Registry.load().all()
     store.sync_gpu_types([(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in registry])
@@ -214,9 +215,9 @@ class Storm:
             self._books(orders, frontend, settled_s)
         return self.report
 
-    def _operator(self) -> AbstractContextManager[Store]:
+    def _operator(self) -> AbstractContextManager[BoardStore]:
         """A store with a connection of its own: older ones may have died with the server."""
-        return closing(Store(self._url, application_name="storm"))
+        return closing(BoardStore(self._url, application_name="storm"))
 
     # -- the world ------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ import pytest
 
 from runner.base.gpu_types import Registry
 from runner.base.model import Mode, Verdict
-from runner.store import Selection, Store
+from runner.extras.boards.store import BoardStore
+from runner.store import Selection
 from tests.chaos import ledger, producer
 from tests.chaos.ledger import Books, Db
 from tests.chaos.producer import Deed, Order
@@ -66,7 +67,7 @@ class World:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.store = Store(url, application_name="books")
+        self.store = BoardStore(url, application_name="books")
         self.db: Db = ledger.connect(url)
         self.orders = [
             order(1, Mode.LEADERBOARD),

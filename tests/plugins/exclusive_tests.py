@@ -40,7 +40,7 @@ _LONGEST = (
     "tests/integration/extras/trainers/kernelbook/test_ray.py",
     "tests/integration/systemd/",
     "tests/acceptance/test_lifecycle.py",
-    "tests/integration/cli/test_tasks.py",
+    "tests/integration/extras/boards/test_tasks.py",
     "tests/acceptance/test_honest.py",
     "tests/acceptance/",
     "tests/chaos/",

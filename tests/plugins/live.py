@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from runner.base.model import JobState
-from runner.store import Store
+from runner.extras.boards.store import BoardStore
 from runner.store.records import SubmissionView
 from runner.task_format import extra_to_stored, load, to_stored
 from runner.task_format.model import Harness, Task, Timing
@@ -38,7 +38,7 @@ class LiveRunner:
     state_dir: Path
     config_file: Path
     docker_host: str
-    store: Store
+    store: BoardStore
     #: What the daemon's environment has beside this process's.
     environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
@@ -196,7 +196,7 @@ def live_runner(
     config_file.write_text(
         "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()), encoding="utf-8"
     )
-    store = Store(database_url, application_name="test")
+    store = BoardStore(database_url, application_name="test")
     runner = LiveRunner(
         database_url=database_url,
         state_dir=state_dir,

@@ -30,9 +30,9 @@ LAYERS = {
     "runner.daemon.monitoring": 8,
     "runner.cli": 10,
     "runner.extras": 5,
-    "runner.extras.leaderboard_commands": 11,
     "runner.extras.receipt_commands": 11,
     "runner.extras.stages": 11,
+    "runner.extras.boards.commands": 11,
     "runner.extras.discord": 9,
     "runner.extras.gateway": 9,
     "runner.extras.mcp": 9,
@@ -48,9 +48,10 @@ LAYERS = {
 
 #: Guest -> the other guests that it may import. The core imports none.
 GUESTS = {
+    "boards": set[str](),
     "data": set[str](),
-    "discord": set[str](),
-    "gateway": set[str](),
+    "discord": {"boards"},
+    "gateway": {"boards"},
     "mcp": set[str](),
     "trainers.client": set[str](),
     "trainers.inside": set[str](),
@@ -63,7 +64,7 @@ COMMANDS = (
     "runner/cli/",
     *(f"runner/extras/{guest}/commands.py".replace("trainers.", "trainers/") for guest in GUESTS),
     "runner/extras/data/analysis_commands.py",
-    "runner/extras/leaderboard_commands.py",
+    "runner/extras/boards/commands/",
     "runner/extras/receipt_commands.py",
     "runner/extras/stages.py",
 )
@@ -80,7 +81,7 @@ CONFINED = {
     "ray": ("runner/extras/trainers/kernelbook/spread.py",),
     "pandas": ("runner/extras/data/",),
     "docker": ("sandbox/",),
-    "torch": ("tasks/", "sandbox/image/", *INSIDE),
+    "torch": ("tasks/", "sandbox/image/", *INSIDE, "runner/extras/boards/commands/rehearsal.py"),
     "numpy": ("tasks/", *INSIDE, "runner/extras/data/", "runner/extras/trainers/kernelbook/"),
     "pynvml": ("runner/devices",),
     "amdsmi": ("runner/devices",),

@@ -19,9 +19,9 @@ from rich.text import Text
 
 from runner.base import units
 from runner.base.errors import NotFoundError
+from runner.base.safe import one_line, printable
 from runner.cli.app import example, note, out, out_json
 from runner.cli.render import listing
-from runner.cli.safe import one_line, printable
 from runner.extras.data import require
 
 PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Exported folder, or one of its parquet files.")]

@@ -14,8 +14,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from runner.base.safe import one_line
 from runner.cli.app import ExitCode, app, direct_url, example, note, out, out_json, session
-from runner.cli.safe import one_line
 from runner.extras.data import analysis_commands, require
 from runner.extras.data.people import Exclusions, Identity, read_exclusions, read_key
 from runner.extras.receipts import keys_in

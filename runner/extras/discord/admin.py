@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import discord
@@ -14,16 +12,15 @@ from discord import app_commands
 
 from runner.base import logs, units
 from runner.base.dates import DateError, read_date
-from runner.base.errors import DatabaseUnavailableError, TaskError
-from runner.base.gpu_types import Registry
+from runner.base.errors import DatabaseUnavailableError
+from runner.extras.boards import publication
+from runner.extras.boards.store import BoardStore
 from runner.extras.discord import choices
 from runner.extras.discord.access import only_admin, only_creator
 from runner.extras.discord.answers import answer, defer
 from runner.extras.discord.errors import Refusal
 from runner.extras.discord.groups import ADMIN, LEADERBOARD
 from runner.extras.discord.text import plain
-from runner.store import Store, publication
-from runner.task_format import load
 from runner.task_format.model import TaskFolder
 from runner.task_format.trees import MAX_ARCHIVE_BYTES
 
@@ -60,16 +57,15 @@ async def create(
     ends = _deadline(deadline)
     if task_zip.size > MAX_ARCHIVE_BYTES:
         raise Refusal(f"The archive has {units.size(task_zip.size)}, expected at most {units.size(MAX_ARCHIVE_BYTES)}.")
-    folder = await asyncio.to_thread(_load, await task_zip.read())
+    folder = await asyncio.to_thread(publication.load_archive, "task.zip", await task_zip.read())
     names = await _gpus(interaction, folder, gpu)
     name = leaderboard_name.strip()
 
     def publish() -> Sequence[str]:
         """The GPU types of the new leaderboard."""
-        store = Store(url, application_name="kernel-runner discord publishing")
+        store = BoardStore(url, application_name="kernel-runner discord publishing")
         try:
-            registry = Registry.load(interaction.client.config.gpus_dir)
-            offered = publication.offered(store, registry, folder, names, name)
+            offered = publication.offered(store, interaction.client.config.gpus_dir, folder, names, name)
             publication.create(store, name, folder, deadline=ends, gpus=offered, creator_id=interaction.user.id)
         finally:
             store.close()
@@ -91,16 +87,6 @@ def _deadline(text: str) -> datetime:
     if ends <= datetime.now(UTC):
         raise Refusal(f"The deadline {units.moment(ends)} UTC has passed.")
     return ends
-
-
-def _load(archive: bytes) -> TaskFolder:
-    with tempfile.TemporaryDirectory(prefix="kernel-runner-") as folder:
-        path = Path(folder) / "task.zip"
-        path.write_bytes(archive)
-        try:
-            return load(path)
-        except TaskError as error:
-            raise TaskError(str(error).replace(f"{folder}/", "")) from error
 
 
 async def _gpus(interaction: discord.Interaction[Client], folder: TaskFolder, given: str | None) -> list[str]:

@@ -14,6 +14,7 @@ from discord import app_commands
 
 from runner.base import units
 from runner.base.errors import DatabaseUnavailableError
+from runner.extras.boards.directive import with_directive
 from runner.extras.discord import choices
 from runner.extras.discord.answers import answer, defer
 from runner.extras.discord.errors import Refusal
@@ -21,7 +22,6 @@ from runner.extras.discord.groups import LEADERBOARD
 from runner.extras.discord.text import FILE_BYTES, FILES, OPTIONS, code, cut, file, plain
 from runner.extras.shown import words
 from runner.store.connection import Row
-from runner.task_format.directive import with_directive
 from runner.task_format.model import HARNESS, SUBMISSION, Lang
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import typer
 from rich.text import Text
 
 from runner.base.errors import ConfigError, NotFoundError
+from runner.base.safe import one_line, printable
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.render import make_table
-from runner.cli.safe import one_line, printable
 from runner.extras.gateway.queries import QUERIES
 from runner.extras.optional import missing
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -17,18 +16,19 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runner.base.errors import DatabaseUnavailableError, KernelRunnerError, TaskError
-from runner.base.gpu_types import Registry
+from runner.base.errors import DatabaseUnavailableError, KernelRunnerError
 from runner.base.marks import visible
+from runner.extras.boards import publication
+from runner.extras.boards.competition import Problem, load_competition
+from runner.extras.boards.plan import Action, BoardPlan, plan_board
+from runner.extras.boards.publication import DEFAULT_LIFETIME
+from runner.extras.boards.store import BoardStore
 from runner.extras.gateway.boards import shown
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, json_body, problem
 from runner.extras.gateway.identity import admin
 from runner.extras.gateway.upload import upload
-from runner.store import Store, publication
-from runner.store.clean import clean_json
-from runner.store.publication import DEFAULT_LIFETIME
-from runner.task_format import load, load_competition
-from runner.task_format.model import Problem, TaskFolder
+from runner.task_format import load
+from runner.task_format.model import TaskFolder
 
 #: Boards with such a name are for trying a task: they are replaced without being asked.
 _DEV: Final = "-dev"
@@ -52,7 +52,7 @@ async def create(request: Request) -> Response:
         if not isinstance(directory, str) or not directory:
             raise Refusal(422, [problem("missing", "body.directory", "Field required", None)])
         folder = _below(_problems(current), directory)
-        board_name = await _in_thread(_publish, current, url, folder, f"{folder.name}{_DEV}")
+        board_name = await _in_thread(_from_folder, current, url, folder)
     await _show(current, board_name, visibility)
     return Ascii({"status": "ok", "leaderboard": board_name})
 
@@ -145,21 +145,18 @@ def _from_archive(current: AppState, url: str, file_name: str, data: bytes, name
     base = file_name.removesuffix(".zip")
     if not _NAME.fullmatch(base) or (name is not None and not _NAME.fullmatch(name)):
         raise Refusal(400, "The archive is NAME.zip with a plain name of at most 100 letters, digits, dots, - and _")
-    with tempfile.TemporaryDirectory(prefix="kernel-runner-") as folder:
-        path = Path(folder) / f"{base}.zip"
-        path.write_bytes(data)
-        try:
-            return _publish(current, url, path, name or f"{base}{_DEV}")
-        except TaskError as error:
-            raise TaskError(str(error).replace(f"{folder}/", "")) from error
+    return _publish(current, url, publication.load_archive(f"{base}.zip", data), name or f"{base}{_DEV}")
 
 
-def _publish(current: AppState, url: str, source: Path, name: str) -> str:
+def _from_folder(current: AppState, url: str, path: Path) -> str:
+    return _publish(current, url, load(path), f"{path.name}{_DEV}")
+
+
+def _publish(current: AppState, url: str, folder: TaskFolder, name: str) -> str:
     """A new board; one for trying a task is removed first, with its submissions."""
-    folder = load(source)
-    store = Store(url, application_name="kernel-runner gateway publishing")
+    store = BoardStore(url, application_name="kernel-runner gateway publishing")
     try:
-        gpus = _gpus(current, store, folder, folder.gpus, name)
+        gpus = publication.offered(store, current.config.gpus_dir, folder, folder.gpus, name)
         if name.endswith(_DEV) and name in {line.name for line in store.boards()}:
             store.delete_board(name, force=True)
         publication.create(store, name, folder, deadline=datetime.now(UTC) + DEFAULT_LIFETIME, gpus=gpus)
@@ -172,52 +169,42 @@ def _update_all(current: AppState, url: str, root: Path, chosen: str | None, for
     """The outcome for each problem of the chosen competition file, or of all."""
     report: dict[str, list[Any]] = {"created": [], "updated": [], "skipped": [], "errors": []}
     files = [root / f"{chosen}.yaml"] if chosen is not None else visible(root, ".yaml")
-    store = Store(url, application_name="kernel-runner gateway publishing")
+    store = BoardStore(url, application_name="kernel-runner gateway publishing")
     try:
         names = {line.name for line in store.boards()}
         for file in files:
             try:
-                problems: Sequence[Problem] = load_competition(file).problems
+                problems = load_competition(file)
             except KernelRunnerError as error:
                 report["errors"].append({"name": file.stem, "error": _without_paths(current, str(error))})
                 continue
             for entry in problems:
                 try:
-                    outcome, reason = _update(current, store, entry, present=entry.name in names, force=force)
+                    plan = _update(current, store, entry, present=entry.name in names, force=force)
                 except DatabaseUnavailableError:
                     raise
                 except KernelRunnerError as error:
                     report["errors"].append({"name": entry.name, "error": _without_paths(current, str(error))})
                     continue
-                report[outcome].append({"name": entry.name, "reason": reason} if outcome == "skipped" else entry.name)
+                done = {Action.CREATE: "created", Action.UPDATE: "updated"}.get(plan.action)
+                if done is not None:
+                    report[done].append(entry.name)
+                else:
+                    report["skipped"].append({"name": entry.name, "reason": plan.remark or "no changes"})
     finally:
         store.close()
     return report
 
 
-def _update(current: AppState, store: Store, entry: Problem, *, present: bool, force: bool) -> tuple[str, str]:
+def _update(current: AppState, store: BoardStore, entry: Problem, *, present: bool, force: bool) -> BoardPlan:
+    """What has been done about one problem."""
+    board = store.board(entry.name) if present else None
     named = entry.gpus or entry.folder.gpus
-    if not present:
-        if not named:
-            return "skipped", "no GPU type is named for it"
-        deadline = entry.deadline or datetime.now(UTC) + DEFAULT_LIFETIME
-        gpus = _gpus(current, store, entry.folder, named, entry.name)
-        publication.create(store, entry.name, entry.folder, deadline=deadline, gpus=gpus)
-        return "created", ""
-    board = store.board(entry.name)
-    # It keeps its GPU types, as in KernelBot.
-    deadline = entry.deadline or board.deadline
-    parts = publication.settings(entry.name, entry.folder, deadline=deadline, gpus=board.gpus)
-    # A newer KernelBot stores a validation of null.
-    task = {key: value for key, value in board.task.items() if (key, value) != ("validation", None)}
-    present_parts = (task, board.extra or {}, dict(board.templates), board.description, board.deadline)
-    new_parts = (parts["task"], parts["extra"] or {}, dict(parts["templates"]), parts["description"])
-    if present_parts == (*(clean_json(part) for part in new_parts), deadline):
-        return "skipped", "no changes"
-    store.update_board(**parts, force=force)
-    return "updated", ""
-
-
-def _gpus(current: AppState, store: Store, folder: TaskFolder, names: Sequence[str], board: str) -> tuple[str, ...]:
-    """As `publication.offered`, with the registry of this machine."""
-    return publication.offered(store, Registry.load(current.config.gpus_dir), folder, names, board)
+    if board is not None:
+        # It keeps its GPU types, as in KernelBot.
+        gpus = board.gpus
+    else:
+        gpus = publication.offered(store, current.config.gpus_dir, entry.folder, named, entry.name) if named else ()
+    plan = plan_board(entry, present=board, gpus=gpus, lifetime_end=datetime.now(UTC) + DEFAULT_LIFETIME)
+    publication.carry_out(store, plan, force=force)
+    return plan

@@ -14,10 +14,10 @@ from rich.text import Text
 from runner.base import logs, units
 from runner.base.config import BOARD_EVENTS
 from runner.base.errors import ConfigError, SubmissionError
+from runner.base.safe import one_line
 from runner.cli.app import ExitCode, app, direct_url, example, note, out, out_json, session
 from runner.cli.progress import ProgressLine
 from runner.cli.render import make_table
-from runner.cli.safe import one_line
 from runner.cli.wait import wait_until
 from runner.extras.optional import missing
 from runner.extras.webhooks.queries import QUERIES

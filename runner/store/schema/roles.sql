@@ -33,8 +33,8 @@ GRANT EXECUTE ON FUNCTION runner.claim, runner.heartbeat, runner.complete, runne
 -- A frontend calls functions and reads views; it sees no secret seed, no task text, no code and no secret output. A
 -- dashboard or a website's backup reads the same, and calls nothing.
 GRANT USAGE ON SCHEMA leaderboard, runner TO runner_frontend, runner_readonly;
-GRANT SELECT ON runner.status, runner.ranking, runner.final_ranking, runner.final_pair, runner.result,
-    runner.demand, runner.gpu_type, runner.host, runner.host_key TO runner_frontend, runner_readonly;
+GRANT SELECT ON runner.status, runner.ranking, runner.final_pair, runner.result, runner.demand, runner.gpu_type,
+    runner.host, runner.host_key TO runner_frontend, runner_readonly;
 -- A view calls functions as who reads it.
 GRANT EXECUTE ON FUNCTION runner.tie_bound TO runner_frontend, runner_readonly;
 GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
@@ -42,12 +42,11 @@ GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id)
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend, runner_readonly;
 GRANT EXECUTE ON FUNCTION runner.submit, runner.enqueue, runner.cancel, runner.validations TO runner_frontend;
 
--- An operator may do what a frontend may. It also evaluates again, takes results out of the ranking, sets what ranks,
--- drains hosts, and sees what secret runs printed. It sees no secret seed, no hidden case and no submitted code.
+-- An operator may do what a frontend may. It also evaluates again, takes results out of the ranking, drains hosts, and
+-- sees what secret runs printed. It sees no secret seed, no hidden case and no submitted code.
 GRANT runner_frontend TO runner_operator;
-GRANT EXECUTE ON FUNCTION runner.matching, runner.rerun, runner.invalidate, runner.set_demand,
-    runner.set_open_jobs, runner.set_open_code, runner.pause, runner.resume, runner.pause_board, runner.resume_board,
-    runner.drain, runner.move_host, runner.revoke_key, runner.undrain, runner.is_owner TO runner_operator;
+GRANT EXECUTE ON FUNCTION runner.matching, runner.rerun, runner.invalidate, runner.pause, runner.resume, runner.drain,
+    runner.move_host, runner.revoke_key, runner.undrain, runner.is_owner TO runner_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
 -- It holds submitted code.
 REVOKE SELECT ON runner.source FROM runner_operator;

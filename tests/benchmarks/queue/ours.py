@@ -28,7 +28,8 @@ from runner.daemon.monitoring.readiness import Readiness
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
 from runner.daemon.shutdown import ShutdownControl
-from runner.store import Stop, Store, Wakeup, migrate
+from runner.extras.boards.store import BoardStore
+from runner.store import Stop, Wakeup, migrate
 from tests.benchmarks.queue.worker import Notebook, say_ready
 from tests.support.jobs import of_submission
 
@@ -56,7 +57,7 @@ _RUNS: Final = {Mode.TEST: ("test",), Mode.LEADERBOARD: ("test", "benchmark", "l
 def install(url: str) -> None:
     """Our schema and a leaderboard."""
     migrate(url)
-    store = Store(url, application_name="bench set-up")
+    store = BoardStore(url, application_name="bench set-up")
     try:
         store.sync_gpu_types(
             [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in Registry.load().all()]
@@ -179,7 +180,7 @@ class NoEngine:
         return 0
 
 
-class DeafStore(Store):
+class DeafStore(BoardStore):
     """A database that announces nothing."""
 
     def listen(
@@ -228,7 +229,7 @@ class Hosts:
     def _start_one(self, name: str, gpu_type: str) -> Readiness:
         config = Config(host_name=name, state_dir=self._directory / name, log_level="warning")
         url = self._options["url"]
-        kind = DeafStore if self._options.get("deaf") else Store
+        kind = DeafStore if self._options.get("deaf") else BoardStore
         daemon = Daemon(
             config,
             store_factory=lambda purpose: kind(url, application_name=f"daemon {purpose}", writes=True),

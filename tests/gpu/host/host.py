@@ -24,7 +24,8 @@ from runner.base.errors import KernelRunnerError
 from runner.base.gpu_types import Registry
 from runner.base.model import JobState
 from runner.devices import detect_slots
-from runner.store import Store, migrate
+from runner.extras.boards.store import BoardStore
+from runner.store import migrate
 from runner.store.records import JobView, SubmissionView
 from runner.task_format import extra_to_stored, load, to_stored
 from runner.task_format.model import TaskFolder
@@ -49,7 +50,7 @@ class Host:
     """A daemon that serves a database on this machine."""
 
     stack: Stack
-    store: Store
+    store: BoardStore
     url: str
     #: The GPU type that the plan is about.
     gpu_type: str
@@ -198,7 +199,7 @@ def bring_up(*, python: str, until_s: float) -> Iterator[Host]:
         types = _types(stack)
         device = next((name for name in types if name != CPU), None)
         _configure(stack, device)
-        store = Store(url, application_name="kernel-runner plan")
+        store = BoardStore(url, application_name="kernel-runner plan")
         host = Host(
             stack=stack, store=store, url=url, gpu_type=device or CPU, device=device is not None, until_s=until_s
         )

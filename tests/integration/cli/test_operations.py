@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from sysconfig import get_path
 
 import psycopg
 import pytest
 
+import runner
+import sandbox
 import tasks
 from runner.base.model import Json
 from runner.cli import check
@@ -30,6 +36,30 @@ def test_migrate_prints_what_it_applied_and_is_safe_to_repeat(call: Call, empty_
     second = call("migrate", database=empty_database_url)
     assert (second.code, second.out) == (0, "")
     assert "up to date" in second.err
+
+
+def test_a_host_needs_no_guest(empty_database_url: str, tmp_path: Path) -> None:
+    """Without `runner/extras` a database is migrated, with all roles, and used; guests' commands say what they lack."""
+    shutil.copytree(Path(runner.__file__).parent, tmp_path / "runner", ignore=shutil.ignore_patterns("extras", "*.pyc"))
+    # Without `site`: the entry of an editable installation would find the guests of this checkout.
+    others = [*(str(Path(module.__file__ or "").parents[1]) for module in (sandbox, tasks)), get_path("purelib")]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *others]),
+        "DATABASE_URL": empty_database_url,
+    }
+
+    def said(*arguments: str) -> tuple[int, str]:
+        command = [sys.executable, "-S", "-P", "-m", "runner.cli", *arguments]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return ended.returncode, ended.stdout + ended.stderr
+
+    assert said("migrate", "--roles")[0] == 0
+    assert said("status") == (0, "no submissions yet\n")
+    code, text = said("--help")
+    assert (code, "\n  submit " in text, "\n  leaderboard " in text) == (0, True, False), text
+    code, text = said("leaderboard", "list")
+    assert (code, "found no runner.extras, expected it for `leaderboard`" in text) == (2, True)
 
 
 def test_the_roles_can_be_printed_without_a_database(call: Call) -> None:

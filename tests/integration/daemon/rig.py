@@ -25,6 +25,7 @@ from runner.daemon.interfaces import StoreFactory
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
 from runner.devices.quarantine import Quarantine
+from runner.extras.boards.store import BoardStore
 from runner.store import Store, SubmissionView
 from tests.integration.store.conftest import result, run_record
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -149,7 +150,7 @@ class Rig:
         self.engine = Engine()
         self.engine.up.set()
         self.slots = cpu_slots(1)
-        self.store = Store(database_url, application_name="test")
+        self.store = BoardStore(database_url, application_name="test")
         self.spool = Spool(self.config.state_dir / "spool")
         self.quarantine = Quarantine(retry_s=0.05)
         self.control = ShutdownControl()

@@ -15,7 +15,8 @@ import psycopg
 import pytest
 
 from runner.base.model import JobState
-from runner.store import Store, migrate
+from runner.extras.boards.store import BoardStore
+from runner.store import migrate
 from tests.chaos.loss import skip_numbers
 from tests.chaos.server import Server
 from tests.integration.documents.commands import ROOT, shown
@@ -95,7 +96,7 @@ def operator(primary: Server, new: Server) -> Iterator[Operator]:
 
 def submitted(url: str) -> int:
     """A submission to a leaderboard."""
-    store = Store(url, application_name="test")
+    store = BoardStore(url, application_name="test")
     try:
         bench = Bench(store=store, url=url)
         bench.board()
@@ -108,7 +109,7 @@ def check(url: str, submission: int) -> None:
     """It is there and waits, and the next one gets a number that is far from its number."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(skip_numbers().encode())
-    store = Store(url, application_name="test")
+    store = BoardStore(url, application_name="test")
     try:
         assert store.submission(submission).status.state is JobState.QUEUED
         assert Bench(store=store, url=url).submit(user_id="u2") > submission + 1_000_000

@@ -16,7 +16,8 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from runner.base.model import Job, JobResult, RunRecord, Verdict
-from runner.store import HostRecord, Store
+from runner.extras.boards.store import BoardStore
+from runner.store import HostRecord
 from runner.store.clean import to_jsonb
 from runner.store.queries import call
 from tests.support.waiting import PATIENCE_S
@@ -42,14 +43,14 @@ CODE = b"def custom_kernel(data):\n    return data\n"
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[Store]:
+def store(database_url: str) -> Iterator[BoardStore]:
     """A store on a fresh migrated database.
 
     The pauses after failures are a thousand times as long: none ends by itself, however long a test takes.
     """
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("UPDATE runner.retry SET pause_s = 5000, pause_max_s = 300000")
-    opened = Store(database_url, application_name="kernel-runner test")
+    opened = BoardStore(database_url, application_name="kernel-runner test")
     yield opened
     opened.close()
 
@@ -91,7 +92,7 @@ def notes(db: Db) -> list[psycopg.Notify]:
 
 
 def enqueue(
-    store: Store,
+    store: BoardStore,
     submission_id: int,
     *,
     mode: str,
@@ -107,7 +108,7 @@ def enqueue(
 class Bench:
     """A store with helpers that make tests short."""
 
-    store: Store
+    store: BoardStore
     url: str
 
     def board(self, name: str = "identity", *gpus: str, **changes: object) -> int:
@@ -181,12 +182,12 @@ class Bench:
                 "UPDATE runner.job SET after_public = false, ready = true WHERE after_public AND state = 'queued'"
             )
 
-    def other(self) -> Store:
+    def other(self) -> BoardStore:
         """A second store, for another thread."""
-        return Store(self.url, application_name="kernel-runner test, other")
+        return BoardStore(self.url, application_name="kernel-runner test, other")
 
 
-def together(number: int, bench: Bench, call: Callable[[Store, int], object]) -> list[object]:
+def together(number: int, bench: Bench, call: Callable[[BoardStore, int], object]) -> list[object]:
     """What `number` threads get when they call at the same moment, each with a store of its own."""
     barrier = threading.Barrier(number)
 
@@ -204,7 +205,7 @@ def together(number: int, bench: Bench, call: Callable[[Store, int], object]) ->
 
 
 @pytest.fixture
-def bench(store: Store, database_url: str) -> Bench:
+def bench(store: BoardStore, database_url: str) -> Bench:
     """Helpers around a store."""
     return Bench(store=store, url=database_url)
 

@@ -14,7 +14,7 @@ import pytest
 
 from runner.base.errors import BoardError, NotFoundError, SubmissionError
 from runner.base.model import Json, Verdict
-from runner.store.boards import EVALUATOR
+from runner.extras.boards.store import EVALUATOR
 from tests.integration.store.conftest import TASK, Bench, Db, one, ranked, result, run_record
 from tests.support.waiting import PATIENCE_S, wait_until
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from runner.base.errors import StaleAttemptError
 from runner.base.model import Job
-from runner.store import Store
+from runner.extras.boards.store import BoardStore
 from tests.integration.store.conftest import Bench, Db, one, ranked, together
 
 TYPES = ("A100", "H100")
@@ -19,7 +19,7 @@ STEPS = 120
 class Host:
     """A daemon, and a user beside it, that do one thing after the other by chance."""
 
-    def __init__(self, store: Store, bench: Bench, number: int) -> None:
+    def __init__(self, store: BoardStore, bench: Bench, number: int) -> None:
         self.store = store
         self.frontend = Bench(store=store, url=bench.url)
         self.name = f"host-{number}"

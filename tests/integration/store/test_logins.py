@@ -11,7 +11,8 @@ import pytest
 
 from runner.base.errors import HostNameTakenError, StaleAttemptError, SubmissionError
 from runner.base.model import Artifact, Job, Progress, Verdict
-from runner.store import Selection, Store
+from runner.extras.boards.store import BoardStore
+from runner.store import Selection
 from runner.store.probe import probe
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.plugins.postgres import daemon_login
@@ -44,7 +45,7 @@ def log_in(database_url: str) -> Iterator[Callable[[str], Login]]:
 
     def connect(login: str) -> Login:
         url = daemon_login(database_url, login)
-        store = Store(url, application_name="kernel-runner test")
+        store = BoardStore(url, application_name="kernel-runner test")
         made = Login(bench=Bench(store=store, url=url), db=psycopg.connect(url, autocommit=True))
         opened.append(made)
         return made

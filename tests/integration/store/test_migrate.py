@@ -17,7 +17,8 @@ from psycopg import sql
 from psycopg.rows import tuple_row
 
 from runner.base.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
-from runner.store import Store, migrate, queries, roles_sql, schema
+from runner.extras.boards.store import BoardStore
+from runner.store import migrate, queries, roles_sql, schema
 from runner.store.probe import probe
 from runner.store.queries import QUERIES
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -151,7 +152,7 @@ def test_kernelbots_own_schema_is_adopted(
     if bookkeeping == "public":
         assert fetch(url, recorded) == records
     assert fetch(url, "SELECT id, user_name FROM leaderboard.user_info") == [("1", "Ada")]
-    store = Store(url, application_name="test")
+    store = BoardStore(url, application_name="test")
     assert store.boards() == []
     store.close()
 
@@ -244,7 +245,7 @@ def test_a_frontends_role_has_what_it_needs(empty_database_url: str) -> None:
     migrate(empty_database_url, roles=True)
     migrate(empty_database_url, roles=True)
     fetch(empty_database_url, roles_sql())
-    owner = Store(empty_database_url, application_name="test")
+    owner = BoardStore(empty_database_url, application_name="test")
     fetch(
         empty_database_url,
         "INSERT INTO leaderboard.leaderboard (name, deadline, task, forum_id, description)"

@@ -9,7 +9,8 @@ import psycopg
 import pytest
 
 from runner.base.model import Verdict
-from runner.store import Store, migrate
+from runner.extras.boards.store import BoardStore
+from runner.store import migrate
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.plugins.postgres import embedded_server
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -34,7 +35,7 @@ def fill(other: psycopg.Connection[tuple[object, ...]]) -> None:
 @pytest.fixture
 def full(small_url: str) -> Iterator[Bench]:
     """A queue that is full, because a session listens and leaves its transaction open."""
-    bench = Bench(store=Store(small_url, application_name="test"), url=small_url)
+    bench = Bench(store=BoardStore(small_url, application_name="test"), url=small_url)
     with (
         closing(psycopg.connect(small_url)) as forgotten,
         closing(psycopg.connect(small_url, autocommit=True)) as other,

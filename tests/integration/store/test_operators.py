@@ -10,7 +10,8 @@ from psycopg.conninfo import make_conninfo
 
 from runner.base.errors import DatabaseUnavailableError, SubmissionError
 from runner.base.model import JobState, Verdict
-from runner.store import Selection, Store, migrate
+from runner.extras.boards.store import BoardStore
+from runner.store import Selection, migrate
 from tests.integration.store.conftest import Bench, Db, notes, one, result, run_record
 from tests.integration.store.test_again import evaluate, ranked_submission
 
@@ -55,9 +56,9 @@ def test_a_span_becomes_a_moment_on_the_databases_clock(bench: Bench, db: Db) ->
 def test_an_operators_role_has_what_it_needs(empty_database_url: str) -> None:
     """It looks, reruns, invalidates and drains. What it may not is in test_rights.py, as for every role."""
     migrate(empty_database_url, roles=True)
-    owner = Bench(store=Store(empty_database_url, application_name="test"), url=empty_database_url)
+    owner = Bench(store=BoardStore(empty_database_url, application_name="test"), url=empty_database_url)
     url = make_conninfo(empty_database_url, options="-c role=runner_operator")
-    operator = Store(url, application_name="test")
+    operator = BoardStore(url, application_name="test")
     try:
         owner.board()
         owner.register("node1")

@@ -17,6 +17,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from runner.base.model import Verdict
+from runner.extras.boards.queries import QUERIES as BOARDS
 from runner.store.clean import to_jsonb
 from runner.store.queries import QUERIES
 from runner.store.results import _result
@@ -301,12 +302,12 @@ def test_a_ranking_costs_what_its_users_cost(bench: Bench, db: Db, meter: Meter)
     bench.board()
     bench.submit()
     ranking = {"leaderboard": "identity", "gpu_type": None}
-    meter.cost(QUERIES["ranking"].sql, ranking)
+    meter.cost(BOARDS["ranking"].sql, ranking)
     db.execute(SCORES.encode())
     for analyzed in (False, True):
         if analyzed:
             db.execute("ANALYZE")
-        cost = meter.cost(QUERIES["ranking"].sql, ranking)
+        cost = meter.cost(BOARDS["ranking"].sql, ranking)
         assert cost.walked == {}, (analyzed, cost)
         assert cost.entries["score_place_idx"] < 1000, (analyzed, cost)
         assert sum(cost.entries.values()) < 3000, (analyzed, cost)

@@ -14,7 +14,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from runner.base.errors import ConfigError
 from runner.base.model import Verdict
-from runner.store import Stop, Store, direct_address
+from runner.extras.boards.store import BoardStore
+from runner.store import Stop, direct_address
 from runner.store.probe import probe
 from tests.integration.store.conftest import CODE, Bench, result, run_record
 from tests.support.pooler import PGBOUNCER, Pooler
@@ -44,7 +45,7 @@ def direct_host(database_url: str) -> str:
 @needs_pgbouncer
 def test_every_statement_goes_through_a_pooler(pooled_url: str, database_url: str) -> None:
     """A frontend and two daemons share two sessions; a statement is sent often enough to be prepared elsewhere."""
-    stores = [Store(pooled_url, application_name="test", direct_host=direct_host(database_url)) for _ in range(3)]
+    stores = [BoardStore(pooled_url, application_name="test", direct_host=direct_host(database_url)) for _ in range(3)]
     benches = [Bench(store=store, url=pooled_url) for store in stores]
     try:
         benches[0].board()
@@ -70,7 +71,7 @@ def test_every_statement_goes_through_a_pooler(pooled_url: str, database_url: st
 @needs_pgbouncer
 def test_nothing_of_a_session_stays_behind_in_the_pool(pooled_url: str, database_url: str) -> None:
     """No setting and no prepared statement: other programs use the same sessions."""
-    store = Store(pooled_url, application_name="test", direct_host=direct_host(database_url))
+    store = BoardStore(pooled_url, application_name="test", direct_host=direct_host(database_url))
     try:
         for _ in range(10):
             store.ping()
@@ -85,8 +86,8 @@ def test_nothing_of_a_session_stays_behind_in_the_pool(pooled_url: str, database
 @needs_pgbouncer
 def test_notifications_come_over_the_direct_connection(pooled_url: str, database_url: str) -> None:
     """A submission through the pooler wakes a daemon that listens beside it."""
-    daemon = Store(pooled_url, application_name="test", direct_host=direct_host(database_url))
-    frontend = Store(pooled_url, application_name="test", direct_host=direct_host(database_url))
+    daemon = BoardStore(pooled_url, application_name="test", direct_host=direct_host(database_url))
+    frontend = BoardStore(pooled_url, application_name="test", direct_host=direct_host(database_url))
     stop = Stop()
     try:
         wakeup = daemon.listen(stop=stop, timeout_s=PATIENCE_S)

@@ -13,7 +13,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from runner.base.errors import NotFoundError, SubmissionError
-from runner.store import Store
+from runner.extras.boards.store import BoardStore
 from tests.integration.store.conftest import CODE, Bench, Db, count, enqueue, notes, one, together
 
 
@@ -111,10 +111,10 @@ REFUSED = [
 
 
 @pytest.fixture(scope="module")
-def refusing(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[tuple[Store, Db]]:
+def refusing(create_database: Callable[[str | None], str], migrated_template: str) -> Iterator[tuple[BoardStore, Db]]:
     """One database for all refusals, since none leaves anything behind: every kind of board, and a banned user."""
     url = create_database(migrated_template)
-    store = Store(url, application_name="kernel-runner test")
+    store = BoardStore(url, application_name="kernel-runner test")
     bench = Bench(store=store, url=url)
     bench.board()
     bench.board("two", "A100", "H100")
@@ -138,7 +138,7 @@ def refusing(create_database: Callable[[str | None], str], migrated_template: st
 
 @pytest.mark.parametrize(("change", "sqlstate", "message"), REFUSED)
 def test_what_is_refused_leaves_nothing_behind(
-    refusing: tuple[Store, Db], change: dict[str, Any], sqlstate: str, message: str
+    refusing: tuple[BoardStore, Db], change: dict[str, Any], sqlstate: str, message: str
 ) -> None:
     """Each refusal has its SQLSTATE, says what is wrong and how to mend it, and stores nothing."""
     store, db = refusing
@@ -419,7 +419,7 @@ def test_enqueue_keeps_the_cap_on_open_jobs(bench: Bench, db: Db) -> None:
     with pytest.raises(SubmissionError, match="2 of 4 jobs that may be open on leaderboard 'identity' are"):
         enqueue(bench.store, first, mode="leaderboard", gpu_types=["A100", "H100"])
 
-    def add(store: Store, index: int) -> int:
+    def add(store: BoardStore, index: int) -> int:
         return enqueue(store, (first, second)[index], mode="leaderboard", gpu_types=["A100"])
 
     outcomes = together(2, bench, add)

@@ -114,7 +114,7 @@ def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr("runner.cli.task.load", broken)
+    monkeypatch.setattr("runner.extras.boards.commands.task.load", broken)
     with pytest.raises(ZeroDivisionError):
         main(["task", "check", str(Path(__file__).parent)])
 

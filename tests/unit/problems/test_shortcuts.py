@@ -11,7 +11,7 @@ import pytest
 
 from runner.base.gpu_types import Registry
 from runner.cli.finding import Finding, Mark
-from runner.cli.task_check import rehearse
+from runner.extras.boards.commands.task_check import rehearse
 from runner.task_format import load_folder
 from tests.support.warm_python import warm_python
 from tests.unit.problems.oracle import NAMES, TASKS

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from runner.base.errors import TaskError
-from runner.task_format import load_competition, load_folder, work
+from runner.extras.boards.competition import load_competition
+from runner.task_format import load_folder, work
 from runner.task_format.model import Extra, Harness, Ranking
 from runner.task_format.schema import TaskDocument
 
@@ -86,7 +87,7 @@ def test_the_competition_shown_loads(example: Path) -> None:
     """So does the page's competition file."""
     path = example.parent / "starter.yaml"
     path.write_text(block("Several at once", "yaml"))
-    (problem,) = load_competition(path).problems
+    (problem,) = load_competition(path)
     assert problem.name == "row-max"
     assert problem.deadline is not None
     assert problem.gpus == ("CPU",)

@@ -12,10 +12,10 @@ import typer
 
 from runner.base.config import HttpAddress
 from runner.base.errors import ConfigError
+from runner.base.safe import one_line
 from runner.cli.app import ExitCode, Priority, app, example, login_name, note, out, out_json, session
 from runner.cli.progress import ProgressLine
 from runner.cli.render import make_table
-from runner.cli.safe import one_line
 from runner.extras.trainers.client import AsyncClient, Client
 from runner.extras.trainers.client.items import scope_of
 from runner.extras.trainers.client.results_file import (

@@ -16,14 +16,15 @@ import yaml
 
 from runner.base.config import Config
 from runner.base.gpu_types import Registry
-from runner.cli.files import read_submission
+from runner.cli.arguments import read_submission
 from runner.cli.install import _read_address
+from runner.extras.boards.competition import load_competition
+from runner.extras.boards.store import BoardStore
 from runner.extras.data.people import read_exclusions
 from runner.extras.trainers.client import results_file, sources
 from runner.extras.trainers.kernelbook import best, rows
 from runner.extras.trainers.kernelbook.settings import Settings
-from runner.store import Store
-from runner.task_format import load, load_competition, to_stored
+from runner.task_format import load, to_stored
 
 ROOT = Path(__file__).resolve().parents[4]
 TASK = ROOT / "tests" / "acceptance" / "strangers" / "numpy_seed" / "cases"
@@ -32,7 +33,7 @@ ROW = json.dumps({"reference": MODULE, "candidate": MODULE, "key": "a"})
 #: Modules that read files of the project's own, which have no mark.
 OWN_FILES = {
     "runner/cli/check.py",
-    *("runner/cli/install.py", "runner/cli/task.py", "runner/extras/data/manifest.py"),
+    *("runner/cli/install.py", "runner/extras/boards/commands/task.py", "runner/extras/data/manifest.py"),
     "runner/extras/mcp/commands.py",
     *("runner/extras/data/shipped/analyze_submissions.py", "runner/devices/processes.py"),
     *(
@@ -130,7 +131,7 @@ def test_a_submission_is_stored_without_a_mark(database_url: str) -> None:
     }
     board: dict[str, Any] = {"name": "vectors", "description": "x", "gpus": ("CPU",), "templates": {}, "extra": None}
     deadline = datetime.now(UTC) + timedelta(days=1)
-    store = Store(database_url, application_name="test")
+    store = BoardStore(database_url, application_name="test")
     store.create_board(**board, deadline=deadline, task=to_stored(load(TASK).task))
     ids = {
         store.submit(**submission, leaderboard=None, code=mark + code, gpu_types=None)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from runner.base.dates import DateError, read_date
 from runner.base.errors import TaskError
-from runner.cli.dates import typed_date
-from runner.cli.leaderboard_publish import parse_deadline
-from runner.task_format import load_competition
+from runner.cli.arguments import typed_date
+from runner.extras.boards.commands.publish import parse_deadline
+from runner.extras.boards.competition import load_competition
 from runner.task_format.yamlfile import parse_yaml
 
 CASES = Path(__file__).parent / "cases"
@@ -86,7 +86,7 @@ def test_anything_else_is_an_error_at_once(tmp_path: Path, text: str, quote: str
 
 def test_the_reported_boards_close_when_they_say() -> None:
     """An unquoted offset and a quoted one."""
-    closing = {problem.name: problem.deadline for problem in load_competition(CASES / "offsets.yaml").problems}
+    closing = {problem.name: problem.deadline for problem in load_competition(CASES / "offsets.yaml")}
     assert closing == {
         "pst": datetime(2031, 10, 15, 7, 59, 59, tzinfo=UTC),
         "india": datetime(2031, 10, 15, 7, 0, tzinfo=UTC),

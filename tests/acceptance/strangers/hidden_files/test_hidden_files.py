@@ -9,7 +9,7 @@ import pytest
 
 from runner.base.gpu_types import Registry
 from runner.cli import main
-from runner.cli.task_check import _solutions
+from runner.extras.boards.commands.task_check import _solutions
 from runner.extras.trainers.client import sources
 from runner.task_format import load
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runner.base.errors import TaskError
-from runner.store import Store
+from runner.extras.boards.store import BoardStore
 from runner.task_format import extra_to_stored, from_stored, load, to_stored
 from runner.task_format.cases import program_line
 from runner.task_format.model import Task
@@ -103,7 +103,7 @@ def test_what_the_file_says_arrives_or_is_refused(
         loaded = load(folder(tmp_path / "task", text, hidden=text))
     except TaskError:
         return
-    store = Store(database_url, application_name="test")
+    store = BoardStore(database_url, application_name="test")
     try:
         name = f"board-{datetime.now(UTC).timestamp()}"
         store.create_board(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from runner.base.gpu_types import Registry
 from runner.cli.finding import Finding, Mark
-from runner.cli.task_check import rehearse
+from runner.extras.boards.commands.task_check import rehearse
 from runner.task_format import load
 from tasks.harness.judge.cases import combine
 from tasks.harness.judge.request import JudgeRequest, ModeRequest

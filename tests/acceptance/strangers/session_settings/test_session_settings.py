@@ -14,7 +14,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from runner.base.errors import DatabaseUnavailableError
-from runner.store import QueueStore, Store, migrate
+from runner.extras.boards.store import BoardStore
+from runner.store import QueueStore, migrate
 from runner.store.probe import probe
 from runner.store.session import WIRE
 from tests.integration.cli.conftest import Call, call, docker_host, evaluation_python
@@ -128,7 +129,7 @@ def reads(call: Call, url: str) -> list[tuple[int, Any]]:
 def daemon_of(login: str) -> Iterator[Bench]:
     """What a daemon with this login has of the database; its host is host-b."""
     opened = QueueStore(login, application_name="daemon")
-    daemon = Bench(store=cast("Store", opened), url=login)
+    daemon = Bench(store=cast("BoardStore", opened), url=login)
     try:
         daemon.register("host-b")
         yield daemon
@@ -204,7 +205,7 @@ def test_settings_change_nothing_through_a_pooler(board: Bench, database_url: st
         pooler.wait(database_url)
         pooled = pooler.url(database_url)
         assert probe(pooled, host).misread == ()
-        through = Store(pooled, application_name="test", direct_host=host)
+        through = BoardStore(pooled, application_name="test", direct_host=host)
         try:
             view = through.submission(1)
             assert view.status == board.store.submission(1).status

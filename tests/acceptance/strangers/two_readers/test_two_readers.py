@@ -11,7 +11,7 @@ import pytest
 
 from runner.cli.install import _with_eval_python
 from runner.cli.installation import shipped
-from runner.task_format.directive import with_directive
+from runner.extras.boards.directive import with_directive
 
 _ENDS = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029")
 _DIRECTIVES = (

@@ -25,7 +25,8 @@ import psycopg
 import pytest
 
 from runner.base.model import Verdict
-from runner.store import Store, migrate
+from runner.extras.boards.store import BoardStore
+from runner.store import migrate
 from tests.chaos.server import Server as Postgres
 from tests.integration.extras.gateway.conftest import ADMIN, gateway_login, multipart, set_token, streamed
 from tests.integration.store.conftest import Bench, result, run_record
@@ -148,7 +149,7 @@ def site(tmp_path: Path) -> Iterator[tuple[Server, Bench, Postgres]]:
         postgres.start()
         url = postgres.url("postgres")
         migrate(url, roles=True)
-        bench = Bench(store=Store(url, application_name="test"), url=url)
+        bench = Bench(store=BoardStore(url, application_name="test"), url=url)
         bench.board()
         set_token(bench.store, "ada", "ada-token")
         listening = socket.create_server(("127.0.0.1", 0), backlog=1024)

@@ -11,14 +11,16 @@ import typer
 from rich.text import Text
 
 from runner.base.errors import NotFoundError
-from runner.cli import json_output, render
+from runner.base.safe import one_line
+from runner.cli import json_output
 from runner.cli.app import ExitCode, example, note, out, out_json, session
-from runner.cli.ids import possible_id
-from runner.cli.leaderboard import leaderboard
+from runner.cli.arguments import possible_id
 from runner.cli.progress import ProgressLine
-from runner.cli.render_final import final_table
-from runner.cli.safe import one_line
 from runner.cli.wait import wait_until
+from runner.extras.boards.commands import render
+from runner.extras.boards.commands.boards import NameArgument, leaderboard
+from runner.extras.boards.commands.publish import JsonOption
+from runner.extras.boards.store import BoardStore
 from runner.extras.queries import SHARED
 from runner.store import Store
 from runner.store.connection import Row
@@ -33,7 +35,7 @@ from runner.store.connection import Row
 def final(
     context: typer.Context,
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name or number.")],
+    name: NameArgument,
     gpu: Annotated[
         str | None, typer.Option("--gpu", metavar="T", help="GPU type; needed where the leaderboard has several.")
     ] = None,
@@ -45,7 +47,7 @@ def final(
     status: Annotated[bool, typer.Option("--status", help="Show how far the newest final is; order none.")] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the final that runs; order none.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the final to its end, and print its ranking.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Hold a final: evaluate the best submissions of a ranking again, in rounds, and compare them side by side.
 
@@ -54,7 +56,7 @@ def final(
     """
     if status and cancel:
         raise typer.BadParameter("give --status or --cancel, not both", param_hint="--cancel")
-    with session(context).store() as store:
+    with session(context).open(BoardStore) as store:
         name = store.board_name(name)
         if cancel:
             typer.echo(store.all(SHARED["cancel_final"], leaderboard=name, gpu_type=gpu)[0]["jobs"])
@@ -78,7 +80,7 @@ def final(
     else:
         out(Text(_progress_text(progress)))
         if lines:
-            out(final_table(lines, pairs))
+            out(render.final_table(lines, pairs))
 
 
 def _progress(store: Store, name: str, gpu_type: str | None) -> Row:
@@ -120,7 +122,7 @@ def _progress_text(progress: Row) -> str:
 def validate(
     context: typer.Context,
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name or number.")],
+    name: NameArgument,
     gpu: Annotated[str, typer.Option("--gpu", metavar="T", help="GPU type; aliases work.")],
     all_users: Annotated[
         bool, typer.Option("--all-users", help="The best submission of every user, not of the ten best users alone.")
@@ -130,14 +132,14 @@ def validate(
         typer.Option("--only-missing", help="Leave out those that the script has looked at in its present version."),
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the results, and print them.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Have ranked submissions validated by the task's own script (`validation` in task.yml).
 
     Queues the best submission of each of the ten best users on a GPU type, behind all other jobs and two at a time.
     No ranking changes (docs/frontends.md#validations). Ctrl-C ends the waiting, not the validations.
     """
-    with session(context).store() as store:
+    with session(context).open(BoardStore) as store:
         name = store.board_name(name)
         which = {"gpu_type": gpu, "all_users": all_users, "only_missing": only_missing}
         sweep = store.all(SHARED["validate"], leaderboard=name, **which)[0]
@@ -178,5 +180,5 @@ def cancel_validations(
 
     Prints the number of jobs that leave the queue or are asked to stop; 0 means that all were over. Results stay.
     """
-    with session(context).store() as store:
+    with session(context).open(BoardStore) as store:
         typer.echo(store.all(SHARED["cancel_validations"], sweep_id=sweep_id)[0]["asked"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner.cli import task_check
+from runner.extras.boards.commands import task_check
 from tests.integration.cli.conftest import Call, Said
 from tests.support.warm_python import warm_python
 

@@ -10,7 +10,7 @@ import pytest
 
 from runner.base.gpu_types import Registry
 from runner.cli.finding import Mark
-from runner.cli.task_check import MeasuredCase, _slow, offered, rehearse
+from runner.extras.boards.commands.task_check import MeasuredCase, _slow, offered, rehearse
 from runner.task_format.model import HARNESS, SUBMISSION, Case, CaseSet, Extra, Lang, PyConfig, Task, TaskFolder
 
 

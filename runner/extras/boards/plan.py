@@ -13,13 +13,13 @@ from enum import StrEnum
 from typing import Any
 
 from runner.base.model import Demand
+from runner.base.safe import one_line
 from runner.base.units import moment
-from runner.cli.safe import one_line
-from runner.store.boards import EVALUATOR, RUNNER_YML, incomparable
+from runner.extras.boards.competition import Problem
+from runner.extras.boards.store import EVALUATOR, RUNNER_YML, BoardView, incomparable
 from runner.store.clean import clean_json
-from runner.store.records import BoardView
 from runner.task_format import extra_to_stored, to_stored
-from runner.task_format.model import Problem, TaskFolder
+from runner.task_format.model import TaskFolder
 
 #: Longest text of a value that a line shows.
 _MAX_SHOWN = 60

@@ -1,27 +1,30 @@
 """`task`: help for authors of tasks.
 
-What `check` asks is in `runner.cli.task_check`. The files of `new` end in `.in`, so that no tool takes them for this
+What `check` asks is in `task_check`. The files of `new` end in `.in`, so that no tool takes them for this
 project's own code.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 import tasks
 from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
-from runner.cli import evaluate, json_output, render
+from runner.cli import evaluate
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.finding import Finding, Mark, verdict_of
 from runner.cli.finding import render as render_finding
-from runner.cli.task_check import MeasuredCase, offered, rehearse
+from runner.extras.boards.commands import render
+from runner.extras.boards.commands.publish import JsonOption
+from runner.extras.boards.commands.task_check import MeasuredCase, offered, rehearse
 from runner.task_format import load
-from runner.task_format.model import HARNESS
+from runner.task_format.model import HARNESS, TaskFolder
 
 _SKELETON: Final = Path(__file__).parent / "skeletons"
 #: A folder, a leaderboard and a word in `#!POPCORN leaderboard NAME`.
@@ -74,7 +77,7 @@ def check(  # noqa: C901 a list of questions, one after the other
     source: Annotated[Path, typer.Argument(metavar="DIR_OR_ZIP", exists=True)],
     gpu: Annotated[str, typer.Option("--gpu", metavar="T", help="GPU type whose cases run.")] = "CPU",
     emulate_cuda: evaluate.EmulateOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check a task folder before it is published.
 
@@ -141,8 +144,34 @@ def check(  # noqa: C901 a list of questions, one after the other
     code = verdict_of(findings)
     if as_json:
         checks = [finding.to_json() for finding in findings]
-        cases = [case.to_json() for case in measured]
-        out_json({"ok": not code, **json_output.task(folder), "checks": checks, "measured": cases})
+        cases = [asdict(case) for case in measured]
+        out_json({"ok": not code, **_document(folder), "checks": checks, "measured": cases})
     elif measured:
         out(render.measured_table(measured))
     raise typer.Exit(code)
+
+
+def _document(folder: TaskFolder) -> dict[str, Any]:
+    """What `task check` found: the counts that its table shows."""
+    checked = folder.task
+    types = tuple(dict.fromkeys((*folder.gpus, *checked.extra.cases)))
+    cases = {gpu: checked.cases_for(gpu) for gpu in types}
+    return {
+        "name": folder.name,
+        "lang": checked.lang.value,
+        "harness": checked.harness.value,
+        "ranking_by": checked.ranking_by.value,
+        "gpus": list(folder.gpus),
+        "files": sorted(checked.files),
+        "templates": sorted(folder.templates),
+        "tests": len(checked.tests),
+        "benchmarks": len(checked.benchmarks),
+        "cases": {
+            gpu: {
+                "tests": len(lists.tests or ()),
+                "benchmarks": len(lists.benchmarks or ()),
+                "hidden": len(lists.hidden or ()),
+            }
+            for gpu, lists in cases.items()
+        },
+    }

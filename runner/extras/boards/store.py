@@ -1,21 +1,23 @@
-"""Leaderboards: made, changed, deleted, listed. Called by the command line and by `make up`, never by a daemon."""
+"""Leaderboards: made, changed, deleted, listed, paused, ranked. Called by commands and frontends, never by a daemon.
+
+In its records times are the database's, with time zone, and scores are seconds. Absent is None.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-import psycopg
-
-from runner.base.errors import BoardError, TaskError
+from runner.base.errors import BoardError, NotFoundError
 from runner.base.model import NEVER, Demand, Json, TimingAssurance
-from runner.store.base import Base, no_board
+from runner.extras.boards.queries import QUERIES
+from runner.extras.queries import SHARED
+from runner.store import Store
 from runner.store.clean import clean_json, clean_text, to_jsonb
-from runner.store.connection import Row, row, rows
-from runner.store.queries import QUERIES
-from runner.store.records import BoardLine, BoardView, TaskFaults
-from runner.store.session import Unloadable
+from runner.store.connection import Connection, Row, row, rows
+from runner.task_format.model import HARNESS, Harness
 
 #: Keys of task.yml that may not change under the submissions of a leaderboard without `force`.
 _FROZEN_KEYS: Final = ("files", "config", "lang", "benchmarks")
@@ -25,8 +27,113 @@ RUNNER_YML: Final = "runner.yml: "
 EVALUATOR: Final = f"{RUNNER_YML}harness"
 
 
-class Boards(Base):
-    """The part of a store that publishes tasks."""
+@dataclass(frozen=True, kw_only=True)
+class BoardLine:
+    """A leaderboard in a list."""
+
+    id: int
+    name: str
+    deadline: datetime
+    gpus: tuple[str, ...]
+    visibility: str
+    submissions: int
+    demand: Demand = field(default_factory=Demand)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardView:
+    """A leaderboard with its task."""
+
+    id: int
+    name: str
+    deadline: datetime
+    description: str
+    gpus: tuple[str, ...]
+    visibility: str
+    creator_id: int
+    forum_id: int
+    submissions: int
+    #: As stored; parse with `runner.task_format`.
+    task: Json
+    #: What `runner.yml` said, as stored; None for a board without one.
+    extra: Json | None
+    #: Whether ranked code is public once the deadline has passed.
+    open_code: bool
+    #: Language key -> full text.
+    templates: Mapping[str, str] = field(default_factory=dict)
+    demand: Demand = field(default_factory=Demand)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingLine:
+    """A place on a leaderboard."""
+
+    rank: int
+    leaderboard: str
+    gpu_type: str
+    user_id: str
+    user_name: str | None
+    submission_id: int
+    file_name: str
+    score_s: float
+    submission_time: datetime
+    #: The timing assurance, and the checker of the results: judge or in_process.
+    timing: str
+    correctness: str
+    #: Submitted after the leaderboard's deadline, by an operator.
+    late: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalLine:
+    """A place of a final, or a finalist who is out."""
+
+    gpu_type: str
+    #: Equal for those who cannot be told apart; None: out.
+    rank: int | None
+    user_id: str
+    user_name: str | None
+    submission_id: int
+    #: Of the lower quartiles of all evaluations: the median, and its 95 % interval; None: there are none, or too few.
+    score_s: float | None
+    score_low_s: float | None
+    score_high_s: float | None
+    evaluations: int
+    hosts: int
+    #: The largest median of a host, or of a round, over the smallest.
+    spread_hosts: float | None
+    spread_rounds: float | None
+    #: The verdict that put it out, and the round.
+    fault: str | None
+    rank_before: int
+    final_id: int
+    ended_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalPair:
+    """Two of a final, by their numbers; 0 is the control, which is number 1 once more."""
+
+    final_id: int
+    first: int
+    second: int
+    control: bool
+    #: The rounds in which both have a score on the same host, and those in which the first was faster.
+    n: int
+    wins: int
+    #: The time of the second over that of the first: the median, and its 95 % interval.
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    #: The chance of such a count for equal kernels.
+    error: float
+    told_apart: bool
+    #: The same of the mean times, of their lowest tenths; those who are told apart have the same order by it.
+    mean_ratio: float | None
+
+
+class BoardStore(Store):
+    """A store that also publishes tasks, and reads rankings."""
 
     def create_board(
         self,
@@ -68,9 +175,9 @@ class Boards(Base):
                 raise BoardError(
                     f"leaderboard {name!r} exists already; update it, delete it first, or choose another name"
                 )
-            _write_board_parts(connection, created["id"], gpus=gpus, templates=templates, extra=extra)
-            _set_demand(connection, name, timing, tolerance)
-            _set_open_code(connection, name, open_code=open_code)
+            _write_parts(connection, created["id"], gpus=gpus, templates=templates, extra=extra)
+            _set(connection, "set_demand", name=name, timing=timing, tolerance=tolerance)
+            _set(connection, "set_open_code", name=name, open_code=open_code)
         return int(created["id"])
 
     def update_board(
@@ -101,7 +208,7 @@ class Boards(Base):
         with self._link.transaction() as connection:
             board = row(connection, QUERIES["lock_board"], {"name": name})
             if board is None:
-                raise no_board(name)
+                raise _no_board(name)
             changed = incomparable(board["task"], board["extra"], new_task=task, new_extra=extra, gpus=board["gpus"])
             if board["submissions"] and EVALUATOR in changed:
                 raise BoardError(other_evaluator(name, board["submissions"]))
@@ -117,9 +224,9 @@ class Boards(Base):
                 "description": clean_text(description),
             }
             rows(connection, QUERIES["update_board"], parameters)
-            _write_board_parts(connection, board["id"], gpus=gpus, templates=templates, extra=extra)
-            _set_demand(connection, name, timing, tolerance)
-            _set_open_code(connection, name, open_code=open_code)
+            _write_parts(connection, board["id"], gpus=gpus, templates=templates, extra=extra)
+            _set(connection, "set_demand", name=name, timing=timing, tolerance=tolerance)
+            _set(connection, "set_open_code", name=name, open_code=open_code)
         return int(board["id"])
 
     def delete_board(self, name: str, *, force: bool = False) -> None:
@@ -134,40 +241,17 @@ class Boards(Base):
         """
         board = self._link.one(QUERIES["board"], {"name": name})
         if board is None:
-            raise no_board(name)
+            raise _no_board(name)
         if board["submissions"] and not force:
             raise BoardError(
                 f"leaderboard {name!r} has {board['submissions']} submissions; force the deletion to lose them"
             )
-        while self._one("delete_board", name=name, force=force)["left_over"]:
+        while self.all(SHARED["delete_board"], name=name, force=force)[0]["deleted"]:
             pass
 
     def boards(self) -> Sequence[BoardLine]:
         """All leaderboards, open ones first."""
         return [BoardLine(**_board(record)) for record in self._link.all(QUERIES["boards"])]
-
-    def task_faults(self) -> TaskFaults | None:
-        """What is wrong with the tasks of open leaderboards; None: this login may not read tasks."""
-        # Not above: all that the format of tasks loads would be half of the start of a data export.
-        from runner.task_format import from_stored, unknown_keys
-
-        if not self._one("may_read_tasks")["may"]:
-            return None
-        broken, unknown = {}, {}
-        for record in self._link.all(QUERIES["open_tasks"]):
-            name, task, extra = record["name"], record["task"], record["extra"]
-            origin = f"leaderboard {name!r}"
-            for part in (task, extra):
-                if isinstance(part, Unloadable):
-                    broken[name] = f"{origin}: {part.cause}"
-            if name not in broken:
-                try:
-                    from_stored(task, extra, origin=origin)
-                except TaskError as error:
-                    broken[name] = "; ".join(str(error).splitlines())
-            if isinstance(task, Mapping) and (keys := unknown_keys(task)):
-                unknown[name] = keys
-        return TaskFaults(broken=broken, unknown=unknown)
 
     def board(self, name: str) -> BoardView:
         """A leaderboard with its task.
@@ -178,12 +262,55 @@ class Boards(Base):
         with self._link.transaction() as connection:
             record = row(connection, QUERIES["board"], {"name": name})
             if record is None:
-                raise no_board(name)
+                raise _no_board(name)
             templates = rows(connection, QUERIES["board_templates"], {"id": record["id"]})
         return BoardView(
             **_board(record),
             templates={template["lang"]: template["code"] for template in templates},
         )
+
+    def ranking(self, leaderboard: str, gpu_type: str | None = None) -> Sequence[RankingLine]:
+        """The best score that counts of every user, per GPU type.
+
+        Raises:
+            NotFoundError: no such leaderboard.
+        """
+        with self._link.transaction() as connection:
+            places = rows(connection, QUERIES["ranking"], {"leaderboard": leaderboard, "gpu_type": gpu_type})
+            if not places and row(connection, QUERIES["board"], {"name": leaderboard}) is None:
+                raise _no_board(leaderboard)
+        return [RankingLine(score_s=float(place.pop("score")), **place) for place in places]
+
+    def final_ranking(
+        self, leaderboard: str, gpu_type: str | None = None
+    ) -> tuple[Sequence[FinalLine], Sequence[FinalPair]]:
+        """The order of a leaderboard's last finals, and how their pairs compare."""
+        parameters = {"leaderboard": leaderboard, "gpu_type": gpu_type}
+        with self._link.transaction() as connection:
+            lines = rows(connection, QUERIES["final_ranking"], parameters)
+            ids = sorted({line["final_id"] for line in lines})
+            pairs = rows(connection, QUERIES["final_pairs"], {"ids": ids})
+        scores = {"score": "score_s", "score_low": "score_low_s", "score_high": "score_high_s"}
+        return (
+            [FinalLine(**{scores.get(key, key): value for key, value in line.items()}) for line in lines],
+            [FinalPair(**pair) for pair in pairs],
+        )
+
+    def pause_board(self, leaderboard: str, *, reason: str) -> bool:
+        """Let no host claim jobs of a leaderboard; what runs goes on. False: it was paused already.
+
+        Raises:
+            SubmissionError: no such leaderboard, or the reason is empty.
+        """
+        return bool(self.all(QUERIES["pause_board"], leaderboard=leaderboard, reason=reason)[0]["changed"])
+
+    def resume_board(self, leaderboard: str) -> bool:
+        """Let hosts claim jobs of a leaderboard again. False: it was not paused.
+
+        Raises:
+            SubmissionError: no such leaderboard.
+        """
+        return bool(self.all(QUERIES["resume_board"], leaderboard=leaderboard)[0]["changed"])
 
 
 def incomparable(
@@ -228,15 +355,17 @@ def other_evaluator(name: str, submissions: int) -> str:
     )
 
 
+def _no_board(name: str) -> NotFoundError:
+    what = f"leaderboard {name!r} does not exist" if name.strip() else "no leaderboard is named"
+    return NotFoundError(f"{what}; `kernel-runner leaderboard list` shows those that do")
+
+
 def _as_stored(value: Json) -> Json:
     return {key: clean_json(item) for key, item in value.items()}
 
 
 def _evaluator(task: Json, extra: Json) -> object:
     """The evaluator of a task; an author may state the default."""
-    # Not above: all that the format of tasks loads would be half of the start of a data export.
-    from runner.task_format.model import HARNESS, Harness
-
     main = task.get("files", {}).get(task.get("config", {}).get("main"))
     return extra.get("harness") or (Harness.BUILTIN if main == HARNESS else Harness.PROGRAM)
 
@@ -261,22 +390,14 @@ def _board(record: Row) -> dict[str, Any]:
     return {**own, "gpus": tuple(record["gpus"]), "demand": demand}
 
 
-def _set_demand(
-    connection: psycopg.Connection[Row], name: str, timing: TimingAssurance | None, tolerance: float | None
-) -> None:
+def _set(connection: Connection, query: str, *, name: str, **settings: object) -> None:
     """None leaves a setting as it is."""
-    if timing is not None or tolerance is not None:
-        rows(connection, QUERIES["set_demand"], {"name": name, "timing": timing, "tolerance": tolerance})
+    if any(value is not None for value in settings.values()):
+        rows(connection, QUERIES[query], {"name": name, **settings})
 
 
-def _set_open_code(connection: psycopg.Connection[Row], name: str, *, open_code: bool | None) -> None:
-    """None leaves the setting as it is."""
-    if open_code is not None:
-        rows(connection, QUERIES["set_open_code"], {"name": name, "open_code": open_code})
-
-
-def _write_board_parts(
-    connection: psycopg.Connection[Row],
+def _write_parts(
+    connection: Connection,
     board_id: int,
     *,
     gpus: Sequence[str],

@@ -17,7 +17,7 @@ from runner.cli.finding import Mark
 from runner.task_format import load
 from tests.integration.cli.conftest import Call, write_task
 
-TASKS = Path(__file__).resolve().parents[3] / "tasks" / "problems"
+TASKS = Path(__file__).resolve().parents[4] / "tasks" / "problems"
 
 
 def test_a_folder_becomes_a_leaderboard_that_is_open_for_a_year(cli: Call, task_folder: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
-from runner.store.store import Store
-from runner.task_format import extra_to_stored, to_stored
+from runner.extras.boards.plan import Action, BoardPlan
+from runner.extras.boards.store import BoardStore
+from runner.task_format import extra_to_stored, load, to_stored
 from runner.task_format.case_memory import require_fit
 from runner.task_format.model import TaskFolder
 
@@ -17,8 +20,23 @@ from runner.task_format.model import TaskFolder
 DEFAULT_LIFETIME: Final = timedelta(days=365)
 
 
+def load_archive(name: str, data: bytes) -> TaskFolder:
+    """The task of a .zip; no error says where it lay meanwhile.
+
+    Raises:
+        TaskError: one line per problem.
+    """
+    with tempfile.TemporaryDirectory(prefix="kernel-runner-") as folder:
+        path = Path(folder) / name
+        path.write_bytes(data)
+        try:
+            return load(path)
+        except TaskError as error:
+            raise TaskError(str(error).replace(f"{folder}/", "")) from error
+
+
 def create(
-    store: Store,
+    store: BoardStore,
     board: str,
     folder: TaskFolder,
     *,
@@ -39,6 +57,20 @@ def create(
     return store.create_board(**settings(board, folder, deadline=deadline, gpus=gpus), **options)
 
 
+def carry_out(store: BoardStore, plan: BoardPlan, *, force: bool) -> None:
+    """Create or update a leaderboard as planned, if there is anything to do.
+
+    Raises:
+        TaskError, BoardError: as `create` and `update_board`.
+    """
+    match plan.action:
+        case Action.CREATE:
+            create(store, plan.name, plan.folder, deadline=plan.deadline, gpus=plan.gpus)
+        case Action.UPDATE:
+            parts = settings(plan.name, plan.folder, deadline=plan.deadline, gpus=plan.gpus)
+            store.update_board(**parts, force=force)
+
+
 def settings(board: str, folder: TaskFolder, *, deadline: datetime, gpus: Sequence[str]) -> dict[str, Any]:
     """A leaderboard as the store takes it."""
     return {
@@ -52,7 +84,9 @@ def settings(board: str, folder: TaskFolder, *, deadline: datetime, gpus: Sequen
     }
 
 
-def offered(store: Store, registry: Registry, folder: TaskFolder, names: Sequence[str], board: str) -> tuple[str, ...]:
+def offered(
+    store: BoardStore, gpus_dir: Path | None, folder: TaskFolder, names: Sequence[str], board: str
+) -> tuple[str, ...]:
     """The canonical names of GPU types, in order, without repetition.
 
     Raises:
@@ -61,6 +95,7 @@ def offered(store: Store, registry: Registry, folder: TaskFolder, names: Sequenc
     """
     if not names:
         raise TaskError(f"leaderboard {board!r}: no GPU type; give --gpu, or `gpus` in task.yml")
+    registry = Registry.load(gpus_dir)
     # A host's own overlay may define types that this machine has never heard of.
     announced = {line.name for line in store.gpu_types()}
     gpus = tuple(dict.fromkeys(name if name in announced else registry.get(name).name for name in names))

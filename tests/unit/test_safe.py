@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.cli.safe import one_line, printable, tail
+from runner.base.safe import one_line, printable, tail
 
 
 @pytest.mark.parametrize(

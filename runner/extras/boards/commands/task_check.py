@@ -1,6 +1,6 @@
 """`task check`: finds faults of a task folder before participants do.
 
-Owns the questions that need no code (`offered`) and the calls of `tasks.rehearsal`. That program runs the task's code
+Owns the questions that need no code (`offered`) and the calls of `rehearsal`. That program runs the task's code
 as a process in the evaluation environment.
 """
 
@@ -13,8 +13,8 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from runner.base.errors import NotFoundError
 from runner.base.gpu_types import GpuType, Registry, Vendor
 from runner.base.marks import visible
 from runner.base.units import duration, size
-from runner.cli.files import read_submission
+from runner.cli.arguments import read_submission
 from runner.cli.finding import Finding, Mark
 from runner.evaluation.speed_of_light import speed_of_light
 from runner.task_format.case_memory import (
@@ -40,7 +40,7 @@ from sandbox.host.stage import stage
 from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD, AuthorExit
 from tasks.harness.judge.cases import LARGEST_SEED, spec_line
 
-_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from tasks.rehearsal import main; sys.exit(main())"
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from rehearsal import main; sys.exit(main())"
 #: Seconds for the interpreter to start and for what is not a submission.
 _MARGIN_S = 180.0
 #: Seconds for the rehearsal to end its own processes.
@@ -63,15 +63,6 @@ class MeasuredCase:
     reference_ns: int | None
     check_ns: int | None
 
-    def to_json(self) -> dict[str, Any]:
-        """As `task check --json` prints it."""
-        return asdict(self)
-
-
-def cases_of(folder: TaskFolder, gpu_type: str) -> Sequence[Case]:
-    """Tests, benchmarks and hidden tests of a GPU type."""
-    return folder.task.cases_for(gpu_type).every
-
 
 def offered(folder: TaskFolder, registry: Registry) -> Iterator[Finding]:
     """Whether the cases of each GPU type that the task names fit it, as far as numbers tell."""
@@ -90,7 +81,7 @@ def offered(folder: TaskFolder, registry: Registry) -> Iterator[Finding]:
 
 def _fit(folder: TaskFolder, gpu: GpuType, name: str) -> Finding:
     """A type under the name that the task has for it."""
-    cases = cases_of(folder, name)
+    cases = folder.task.cases_for(name).every
     if not cases:
         remedy = "give it tests and benchmarks in task.yml, or cases of its own in runner.yml"
         return Finding(name=gpu.name, mark=Mark.FAILED, fact="no cases", remedy=remedy)
@@ -155,13 +146,13 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
         remedy = "check it without --emulate-cuda: its ranks share the cores then"
         yield Finding(name="code", mark=Mark.WARNING, fact="not run: one CUDA device is emulated", remedy=remedy)
         return
-    cases = cases_of(folder, gpu.name)
+    own = folder.task.cases_for(gpu.name)
+    cases = own.every
     if not cases:
         yield Finding(name="cases", mark=Mark.FAILED, fact=f"none for {gpu.name}", remedy="give the task some")
         return
     solutions = {kind: _solutions(source, kind) for kind in ("correct", "wrong")}
     yield from _lacking(source, solutions)
-    own = folder.task.cases_for(gpu.name)
     trial_s = 2.0 * (folder.task.test_timeout_s + folder.task.benchmark_timeout_s)
     request = {
         "files": folder.task.judge_files,
@@ -212,8 +203,8 @@ def _converse(
 ) -> Iterator[Finding | MeasuredCase]:
     package = Path(tasks.__file__).parent
     # Never the daemon's own environment on the path: its packages are not those submissions get.
-    names = ("__init__.py", "rehearsal.py", "harness")
-    root = stage(place / "stage", {f"tasks/{name}": package / name for name in names})
+    sources = {f"tasks/{name}": package / name for name in ("__init__.py", "harness")}
+    root = stage(place / "stage", {**sources, "rehearsal.py": Path(__file__).with_name("rehearsal.py")})
     inbox = place / "request.json"
     inbox.write_text(json.dumps(request), encoding="utf-8")
     page = os.memfd_create("author page")

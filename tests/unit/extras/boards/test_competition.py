@@ -9,10 +9,11 @@ import pytest
 
 from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
-from runner.task_format import load_competition, load_folder
+from runner.extras.boards.competition import load_competition
+from runner.task_format import load_folder
 from tests.unit.task_format.samples import changed, write
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def competition(folder: Path, problems: str, head: str = "name: Contest\n") -> Path:
@@ -37,7 +38,7 @@ def competition(folder: Path, problems: str, head: str = "name: Contest\n") -> P
 def test_a_deadline_is_utc(tmp_path: Path, text: str, deadline: datetime | None) -> None:
     """Both forms, quoted or not; an empty one is none."""
     loaded = load_competition(competition(tmp_path, f"  - {{name: add, directory: adder, deadline: {text}}}\n"))
-    assert loaded.problems[0].deadline == deadline
+    assert loaded[0].deadline == deadline
 
 
 def test_a_problem_has_its_folder_and_its_own_types(tmp_path: Path) -> None:
@@ -48,19 +49,18 @@ def test_a_problem_has_its_folder_and_its_own_types(tmp_path: Path) -> None:
         head="name: Contest\ndescription: Nice.\ndeadline: never\n",
     )
     loaded = load_competition(path)
-    assert (loaded.name, loaded.description) == ("Contest", "Nice.")
-    assert [(problem.name, problem.folder.name, problem.gpus) for problem in loaded.problems] == [
+    assert [(problem.name, problem.folder.name, problem.gpus) for problem in loaded] == [
         ("a", "a", ("H100", "CPU")),
         ("b", "b", ()),
     ]
-    assert loaded.problems[1].folder.gpus == ("T4",)
+    assert loaded[1].folder.gpus == ("T4",)
 
 
 def test_a_board_of_the_judged_folders_has_its_task_from_there(tmp_path: Path) -> None:
     """By its name, with the deadline and GPU types of the file; the file's own folder need not even be there."""
     ours = competition(tmp_path / "ours", "  - {name: add, directory: adder}\n")
     text = "  - {name: add, directory: nowhere, deadline: 2031-01-01, gpus: [L4]}\n  - {name: more, directory: adder}\n"
-    add, more = load_competition(competition(tmp_path / "theirs", text), judged=ours.parent).problems
+    add, more = load_competition(competition(tmp_path / "theirs", text), judged=ours.parent)
     assert (add.judged, more.judged) == (ours.parent / "adder", None)
     assert add.folder.task == load_folder(ours.parent / "adder").task
     assert (add.gpus, add.deadline) == (("L4",), datetime(2031, 1, 1, tzinfo=UTC))
@@ -113,8 +113,8 @@ def test_two_lists_of_problems_are_refused(tmp_path: Path) -> None:
 def test_the_starter_set_loads() -> None:
     """Our own competition file lists the three problems, each offered without an accelerator."""
     loaded = load_competition(ROOT / "tasks" / "problems" / "starter.yaml")
-    assert [problem.name for problem in loaded.problems] == ["identity", "vectoradd", "nvfp4_gemv"]
-    assert all("CPU" in problem.gpus and problem.deadline is None for problem in loaded.problems)
+    assert [problem.name for problem in loaded] == ["identity", "vectoradd", "nvfp4_gemv"]
+    assert all("CPU" in problem.gpus and problem.deadline is None for problem in loaded)
 
 
 #: File, GPU types, and boards: each with the folder of its task, if that is called otherwise.
@@ -145,7 +145,7 @@ def test_the_boards_of_a_family_load(file: str) -> None:
         for board in names.split()
         if of == file
     }
-    loaded = load_competition(problems / f"{file}.yaml").problems
+    loaded = load_competition(problems / f"{file}.yaml")
     assert {problem.name: problem.gpus for problem in loaded} == {name: gpus for name, (_, gpus) in boards.items()}
     for problem in loaded:
         directory, gpus = boards[problem.name]
@@ -160,7 +160,7 @@ def test_every_shipped_task_is_in_a_competition() -> None:
     boards = [
         (problem.name, problem.folder.task)
         for path in sorted((ROOT / "tasks" / "problems").glob("*.yaml"))
-        for problem in load_competition(path).problems
+        for problem in load_competition(path)
     ]
     for folder in sorted(path.parent for path in (ROOT / "tasks" / "problems").glob("*/task.yml")):
         assert load_folder(folder).task in [task for _, task in boards], folder.name

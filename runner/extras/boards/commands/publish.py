@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -18,17 +18,22 @@ import tasks
 from runner.base.dates import DateError, read_date
 from runner.base.errors import BoardError
 from runner.base.gpu_types import Registry
-from runner.base.model import DEMANDABLE, TOLERANCES, Demand, TimingAssurance
+from runner.base.model import Demand, TimingAssurance
 from runner.base.units import moment
-from runner.cli import render
 from runner.cli.app import example, note, out, out_json, session
-from runner.cli.competition import Action, BoardPlan, plan_board, plan_update
-from runner.store import Store, publication
-from runner.store.boards import other_evaluator
-from runner.store.publication import DEFAULT_LIFETIME
-from runner.task_format import load, load_competition
-from runner.task_format.model import Harness, Problem, TaskFolder
+from runner.extras.boards import publication
+from runner.extras.boards.commands import render
+from runner.extras.boards.competition import Problem, load_competition
+from runner.extras.boards.plan import BoardPlan, plan_board, plan_update
+from runner.extras.boards.publication import DEFAULT_LIFETIME
+from runner.extras.boards.store import BoardStore, other_evaluator
+from runner.task_format import load
+from runner.task_format.model import Harness, TaskFolder
 
+#: What a leaderboard can demand. AUDITED_HOST lies between these, and satisfies only the first.
+_DEMANDABLE: Final = (TimingAssurance.CLAIMED, TimingAssurance.MEASURED, TimingAssurance.AUDITED)
+#: The tolerances that a leaderboard can ask for, as parts of the time.
+_TOLERANCES: Final = (0.01, 0.5)
 #: A part of the group `leaderboard`.
 commands = typer.Typer()
 
@@ -86,9 +91,9 @@ def parse_timing(text: str) -> TimingAssurance:
     Raises:
         typer.BadParameter: no leaderboard can demand that.
     """
-    demanded = next((timing for timing in DEMANDABLE if timing.value == text.strip()), None)
+    demanded = next((timing for timing in _DEMANDABLE if timing.value == text.strip()), None)
     if demanded is None:
-        raise typer.BadParameter(f"found {text!r}, expected {', '.join(DEMANDABLE)}", param_hint="--timing")
+        raise typer.BadParameter(f"found {text!r}, expected {', '.join(_DEMANDABLE)}", param_hint="--timing")
     return demanded
 
 
@@ -98,7 +103,7 @@ def parse_tolerance(text: str) -> float:
     Raises:
         typer.BadParameter: no number, or none that a leaderboard can ask for.
     """
-    low, high = TOLERANCES
+    low, high = _TOLERANCES
     try:
         tolerance = float(text)
     except ValueError:
@@ -140,8 +145,8 @@ def create(
     within = None if tolerance is None else parse_tolerance(tolerance)
     folder = load(source)
     board = name or folder.name
-    with session(context).store() as store:
-        gpus = _offered(context, store, folder, gpu or folder.gpus, board)
+    with session(context).open(BoardStore) as store:
+        gpus = publication.offered(store, session(context).config.gpus_dir, folder, gpu or folder.gpus, board)
         demand = {"timing": demanded, "tolerance": within, "open_code": open_code}
         publication.create(store, board, folder, deadline=ends, gpus=gpus, **demand)
     _warn(folder, demanded)
@@ -185,10 +190,10 @@ def update(
     within = None if tolerance is None else parse_tolerance(tolerance)
     folder = load(source)
     board = name or folder.name
-    with session(context).store() as store:
+    with session(context).open(BoardStore) as store:
         board = store.board_name(board)
         present = store.board(board)
-        gpus = _offered(context, store, folder, gpu or present.gpus, board)
+        gpus = publication.offered(store, session(context).config.gpus_dir, folder, gpu or present.gpus, board)
         demand = Demand(
             timing=demanded or present.demand.timing,
             tolerance=present.demand.tolerance if within is None else within,
@@ -261,15 +266,15 @@ def import_competition(
     each board says which it got. A board that has submissions keeps its evaluator.
     """
     shipped = Path(tasks.__file__).parent / "problems" if judged else None
-    competition = load_competition(file, judged=shipped)
-    with session(context).store() as store:
-        plans = _plans(context, store, competition.problems)
+    problems = load_competition(file, judged=shipped)
+    with session(context).open(BoardStore) as store:
+        plans = _plans(store, session(context).config.gpus_dir, problems)
         if judged:
-            plans = [_with_judge(*pair) for pair in zip(plans, competition.problems, strict=True)]
+            plans = [_with_judge(*pair) for pair in zip(plans, problems, strict=True)]
         refusal = _refusal(plans, force=force)
         stored = not dry_run and refusal is None
         for plan in plans if stored else ():
-            _carry_out(store, plan, force=force)
+            publication.carry_out(store, plan, force=force)
     if as_json:
         out_json([plan.to_json() for plan in plans])
     else:
@@ -284,7 +289,7 @@ def _state(gpus: Sequence[str], deadline: datetime) -> str:
     return f"is open on {', '.join(gpus)} until {moment(deadline)} UTC"
 
 
-def _plans(context: typer.Context, store: Store, problems: Sequence[Problem]) -> Sequence[BoardPlan]:
+def _plans(store: BoardStore, gpus_dir: Path | None, problems: Sequence[Problem]) -> Sequence[BoardPlan]:
     """What to do about each problem; every GPU type is resolved before the first board is stored."""
     present = {line.name for line in store.boards()}
     lifetime_end = datetime.now(UTC) + DEFAULT_LIFETIME
@@ -295,7 +300,7 @@ def _plans(context: typer.Context, store: Store, problems: Sequence[Problem]) ->
             plan_board(
                 problem,
                 present=store.board(problem.name) if problem.name in present else None,
-                gpus=_offered(context, store, problem.folder, named, problem.name) if named else (),
+                gpus=publication.offered(store, gpus_dir, problem.folder, named, problem.name) if named else (),
                 lifetime_end=lifetime_end,
             )
         )
@@ -334,15 +339,6 @@ def _refusal(plans: Sequence[BoardPlan], *, force: bool) -> BoardError | None:
     )
 
 
-def _carry_out(store: Store, plan: BoardPlan, *, force: bool) -> None:
-    match plan.action:
-        case Action.CREATE:
-            publication.create(store, plan.name, plan.folder, deadline=plan.deadline, gpus=plan.gpus)
-        case Action.UPDATE:
-            settings = publication.settings(plan.name, plan.folder, deadline=plan.deadline, gpus=plan.gpus)
-            store.update_board(**settings, force=force)
-
-
 def _warn(folder: TaskFolder, demanded: TimingAssurance | None) -> None:
     """Say so where nothing can rank."""
     if folder.task.harness is Harness.PROGRAM and demanded not in (None, TimingAssurance.CLAIMED):
@@ -350,10 +346,3 @@ def _warn(folder: TaskFolder, demanded: TimingAssurance | None) -> None:
             f"{folder.name} is evaluated by its own eval program, whose times are claimed: nothing will rank, since "
             f"--timing is {demanded}"
         )
-
-
-def _offered(
-    context: typer.Context, store: Store, folder: TaskFolder, names: Sequence[str], board: str
-) -> tuple[str, ...]:
-    """As `publication.offered`, with the registry of this machine."""
-    return publication.offered(store, Registry.load(session(context).config.gpus_dir), folder, names, board)

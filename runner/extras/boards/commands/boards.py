@@ -9,22 +9,24 @@ import typer
 
 from runner.base.errors import NotFoundError
 from runner.base.gpu_types import Registry
-from runner.cli import json_output, leaderboard_publish, render
+from runner.cli import json_output
 from runner.cli.app import app, example, note, out, out_json, session
-from runner.cli.leaderboard_publish import JsonOption
-from runner.cli.render_final import final_table
-from runner.cli.safe import printable
-from runner.store.records import BoardView, TaskFaults
+from runner.cli.render import fault_texts
+from runner.extras.boards.commands import publish, render
+from runner.extras.boards.commands.publish import JsonOption
+from runner.extras.boards.directive import with_directive
+from runner.extras.boards.store import BoardStore, BoardView
+from runner.store.records import TaskFaults
 from runner.task_format import unknown_keys
-from runner.task_format.directive import with_directive
 
 leaderboard = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Leaderboards: publish tasks and look at rankings."
 )
 app.add_typer(leaderboard, name="leaderboard")
-leaderboard.add_typer(leaderboard_publish.commands)
+leaderboard.add_typer(publish.commands)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or number.")]
+BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="Name or number.")]
 
 
 @leaderboard.command("list", epilog=example("kernel-runner leaderboard list"))
@@ -34,22 +36,13 @@ def list_boards(context: typer.Context, *, as_json: JsonOption = False) -> None:
     Open ones come first; `ranks` says which times rank. Open ones whose task does not load, so that every submission is
     `invalid`, are named with the reason.
     """
-    with session(context).store() as store:
+    with session(context).open(BoardStore) as store:
         boards, faults = store.boards(), store.task_faults() or TaskFaults()
     if as_json:
         out_json([json_output.record(line, task_fault=faults.broken.get(line.name)) for line in boards])
         return
     out(render.boards_table(boards))
-    note_faults(faults)
-
-
-def note_faults(faults: TaskFaults) -> None:
-    """Say which leaderboards can evaluate nothing, and why; and of which some keys are not used."""
-    for name, reason in faults.broken.items():
-        remedy = f"kernel-runner leaderboard update DIR --name {printable(name)}"
-        note(f"a task does not load, so every submission is invalid: {printable(reason)}; correct it: {remedy}")
-    for name, keys in faults.unknown.items():
-        note(f"leaderboard {printable(name)}: this release knows and uses no {printable(', '.join(keys))} of its task")
+    _note_faults(faults)
 
 
 @leaderboard.command(epilog=example("kernel-runner leaderboard show vectoradd"))
@@ -67,7 +60,7 @@ def show(
     `validated` is what the task's own script said (docs/frontends.md#validations). The order of the last final comes
     first (docs/operations.md#finals).
     """
-    with session(context).store() as store:
+    with session(context).open(BoardStore) as store:
         name = store.board_name(name)
         board = store.board(name)
         chosen = None if gpu is None else _of_board(context, board, gpu)
@@ -84,11 +77,11 @@ def show(
         )
     else:
         for _, final in groupby(places, key=lambda place: place.gpu_type):
-            out(final_table([*final], pairs))
+            out(render.final_table([*final], pairs))
         gpus = (chosen,) if chosen else board.gpus
         out(render.ranking_page(name, gpus, lines, demand=board.demand, validated=validated))
     if unknown := unknown_keys(board.task):
-        note_faults(TaskFaults(unknown={name: unknown}))
+        _note_faults(TaskFaults(unknown={name: unknown}))
 
 
 @leaderboard.command(epilog=example("kernel-runner leaderboard task vectoradd reference.py"))
@@ -103,7 +96,7 @@ def task(
 
     The secret seed is never shown.
     """
-    with session(context).store() as store:
+    with session(context).open(BoardStore) as store:
         name = store.board_name(name)
         board = store.board(name)
     if file is not None:
@@ -127,7 +120,7 @@ def template(
 
     Its first line names the leaderboard, so `submit` needs no --leaderboard.
     """
-    with session(context).store() as store:
+    with session(context).open(BoardStore) as store:
         name = store.board_name(name)
         board = store.board(name)
     by_name = {key.lower(): key for key in board.templates}
@@ -143,28 +136,26 @@ def template(
 def pause(
     context: typer.Context,
     *,
-    name: Annotated[str, typer.Argument(metavar="BOARD", help="Name or number.")],
+    name: BoardArgument,
     reason: Annotated[str, typer.Option("--reason", metavar="R", help="Those who wait read it.")],
 ) -> None:
     """Let no host begin jobs of a leaderboard.
 
     What runs goes on, and submissions are still taken. It holds on all GPU types until `leaderboard resume`.
     """
-    with session(context).store() as store:
+    with session(context).open(BoardStore) as store:
         name = store.board_name(name)
         changed = store.pause_board(name, reason=reason)
     note(f"leaderboard {name} {'is paused' if changed else 'was paused already'}")
 
 
 @leaderboard.command(epilog=example("kernel-runner leaderboard resume vectoradd"))
-def resume(
-    context: typer.Context, *, name: Annotated[str, typer.Argument(metavar="BOARD", help="Name or number.")]
-) -> None:
+def resume(context: typer.Context, *, name: BoardArgument) -> None:
     """Let hosts begin jobs of a paused leaderboard again.
 
     Their daemons look at the queue at once.
     """
-    with session(context).store() as store:
+    with session(context).open(BoardStore) as store:
         name = store.board_name(name)
         changed = store.resume_board(name)
     note(f"leaderboard {name} {'is served again' if changed else 'was not paused'}")
@@ -181,7 +172,7 @@ def delete(
 
     If it has submissions, --force is required.
     """
-    with session(context).store() as store:
+    with session(context).open(BoardStore) as store:
         name = store.board_name(name)
         store.delete_board(name, force=force)
     note(f"leaderboard {name} is deleted")
@@ -208,3 +199,8 @@ def _file(board: BoardView, name: str) -> str:
             f"the task of leaderboard {board.name!r} has no file {name!r}, it has {', '.join(sorted(files))}"
         )
     return str(files[name])
+
+
+def _note_faults(faults: TaskFaults) -> None:
+    for text in fault_texts(faults):
+        note(text)
