@@ -124,9 +124,9 @@ def make_spec(place: Place, boot: Boot, *, wall_s: float, labels: Mapping[str, s
 def may_share(place: Place) -> bool:
     """Whether requests may follow each other in one container there.
 
-    A device is inspected when a container is gone. What outlives processes under gVisor has not been looked at.
+    What outlives processes under gVisor has not been looked at.
     """
-    return not place.slot.devices and place.gpu.runtime not in GVISOR
+    return place.gpu.runtime not in GVISOR
 
 
 def _path(python: str) -> str:
