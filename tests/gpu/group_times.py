@@ -16,14 +16,15 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, cast
 
 from sandbox.protocol import StepResult
 from tasks.harness.fork_server import ForkServers
 from tasks.harness.judge.modules.request import GroupRequest
 from tasks.harness.local import Start
 from tests.acceptance.modules.problems import sent
-from tests.support.local_modules import SuccessivePair
+from tests.support.local_modules import SuccessivePair, make_context
 
 SETTINGS: Final = {"timed_calls": 20, "inputs": 5, "timeout_s": 60.0}
 #: Parts of a group, in the order of their first moments.
@@ -62,7 +63,7 @@ class Groups:
         """What a candidate took."""
         return self.seconds / max(self.candidates, 1)
 
-    def judge(self, number: int, *, size: int, start: Start) -> None:
+    def judge(self, number: int, *, size: int, start: Start, ahead: Start) -> None:
         """Judge a group, and add what it took."""
         reference, codes = sent(number, size=size)
         group: Mapping[str, Any] = {
@@ -72,7 +73,7 @@ class Groups:
             "candidates": [{"id": index, "code": code} for index, code in enumerate(codes)],
         }
         began_s = time.monotonic()
-        with SuccessivePair(start=start) as pair:
+        with SuccessivePair(start=start, ahead=ahead) as pair:
             # As a daemon says of a device on which a group has run.
             request = GroupRequest(group=group, device="cuda", memory_bytes=4 << 30, streams_wait=True)
             steps = pair.run(request.to_payload()).steps
@@ -112,13 +113,18 @@ def _parts_ms(steps: Sequence[StepResult], took_s: float) -> Mapping[str, float]
     return parts
 
 
-def measure(count: int, *, size: int, start: Start, slowed: int = 1) -> Groups:
-    """Judge groups, after one that compiles what torch compiles once."""
-    Groups().judge(0, size=size, start=start)
+def measure(count: int, *, size: int, start: Start, ahead: Start, slowed: int = 1) -> Groups:
+    """Judge groups, after one that compiles what torch compiles once. `ahead`: as in SuccessivePair."""
+    Groups().judge(0, size=size, start=start, ahead=ahead)
     groups = Groups(slowed=slowed)
     for number in range(1, count + 1):
-        groups.judge(number, size=size, start=start)
+        groups.judge(number, size=size, start=start, ahead=ahead)
     return groups
+
+
+def start_ahead(servers: ForkServers) -> Start:
+    """Starts workers that make their contexts first."""
+    return cast("Start", partial(servers.start, first=(f"{make_context.__module__}:{make_context.__name__}", ())))
 
 
 def main() -> None:
@@ -140,10 +146,11 @@ def main() -> None:
                 parser.error(f"--costs {given.costs}: expected one of {', '.join(emulated_gpu.COSTS)}")
             os.environ["EMULATED_GPU_COSTS"] = given.costs
             slowed = emulated_gpu.SLOWED
-        print(measure(given.groups, size=given.size, start=emulated_gpu.start, slowed=slowed).table())
+        start, ahead = emulated_gpu.start, emulated_gpu.start_ahead
+        print(measure(given.groups, size=given.size, start=start, ahead=ahead, slowed=slowed).table())
         return
     with ForkServers() as servers:
-        print(measure(given.groups, size=given.size, start=servers.start).table())
+        print(measure(given.groups, size=given.size, start=servers.start, ahead=start_ahead(servers)).table())
 
 
 if __name__ == "__main__":

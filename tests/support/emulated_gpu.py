@@ -45,7 +45,6 @@ _SEEN_NS = 1_000_000
 _TIME_AT = 32
 
 
-
 @dataclass(frozen=True, kw_only=True)
 class Costs:
     """What operations of a device take, in seconds. All of it is waiting: the host has cores for its driver."""
@@ -456,7 +455,10 @@ def _try_out() -> str | None:
 
 
 def install(arguments: Sequence[str]) -> None:
-    """Emulate, in a process that has not begun. Arguments: `judge` or `worker`, and bytes of the device's memory."""
+    """Emulate, in a process that has not begun.
+
+    Arguments: `judge`, `worker` or `ahead`, a worker that makes its context now; bytes of the device's memory.
+    """
     role, memory_bytes = arguments
     os.environ["KR_EMULATE_CUDA"] = memory_bytes
     from tasks.harness.emulate import install_if_asked
@@ -507,7 +509,11 @@ def install(arguments: Sequence[str]) -> None:
         # The thread that stands for the device is one of the worker's.
         setattr(activity.Activity, "look", lambda _: activity.Look(ran_ns={}, asleep=True))  # noqa: B010 mypy refuses the other form
     for defence in filter(None, os.environ.get("EMULATED_GPU_WITHOUT", "").split(",")):
-        _without(defence, role)
+        _without(defence, "judge" if role == "judge" else "worker")
+    if role == "ahead":
+        from tests.support.local_modules import make_context as make_first
+
+        make_first()
 
 
 def _without(defence: str, role: str) -> None:
@@ -556,16 +562,19 @@ def start(
     role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
 ) -> Started:
     """Start a judge or a worker with this device (see `tasks.harness.local.Start`)."""
-    return _SERVERS.start(
-        role,
-        cwd=cwd,
-        env={**env, "PYTHONPATH": str(_ROOT)},
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        keep=keep,
-        first=(f"{__name__}:install", (role, str(512 << 20))),
-    )
+    return _started(role, role, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, keep=keep)
+
+
+def start_ahead(
+    role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
+) -> Started:
+    """Start a worker ahead (see `tests.support.local_modules`)."""
+    return _started(role, "ahead", cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, keep=keep)
+
+
+def _started(role: str, kind: str, *, cwd: Path, env: Mapping[str, str], **descriptors: Any) -> Started:  # noqa: ANN401 as in `start`
+    first = (f"{__name__}:install", (kind, str(512 << 20)))
+    return _SERVERS.start(role, cwd=cwd, env={**env, "PYTHONPATH": str(_ROOT)}, first=first, **descriptors)
 
 
 #: They end with this process.

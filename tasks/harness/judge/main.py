@@ -20,7 +20,6 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +30,14 @@ import torch
 
 from tasks.harness.emulate import asked, install_if_asked
 
-from .accelerator import require_device
+from .accelerator import expect_others, require_device
 from .author_code import open_page_if_given
 from .control import Control
 from .evaluation import START_TIMEOUT_NS, Judge
 from .frames import Frames
 from .modules.evaluation import GroupJudge
 from .modules.group import KIND, Group
+from .modules.init_line import InitLine
 from .modules.request import GroupRequest
 from .multi_rank import MultiRank
 from .problem import guard_heap, scramble
@@ -100,23 +100,10 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
     device = _device(request.device)
     single_rank.limit(request.memory_bytes, device)
     deadline_ns = time.monotonic_ns() + START_TIMEOUT_NS
+    group = Group.from_message(request.group)
     with socket.socket(fileno=int(os.environ.pop("KR_RANKS_FD"))) as line:
         line.settimeout(START_TIMEOUT_NS / 1e9)
-
-        def new_worker(role: str) -> socket.socket:
-            frames.send({"type": "spawn", "role": role})
-            data, descriptors, _, _ = socket.recv_fds(line, 1, 1)
-            if not data:
-                raise RuntimeError(f"no {role} worker was started")
-            return socket.socket(fileno=descriptors[0])
-
-        def unpack(candidate: int) -> bool:
-            frames.send({"type": "unpack", "name": str(candidate)})
-            answer = line.recv(1)
-            if not answer:
-                raise RuntimeError("init does not say whether it has unpacked a build")
-            return answer == b"u"
-
+        init = InitLine(line, frames)
         reference, calibration, gate = None, None, ""
         if device == "cpu":
             single_rank.warm_up(deadline_ns=deadline_ns)
@@ -124,18 +111,25 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
             require_device(device)
             gate = "the device is emulated"
         else:
-            # The first worker, the reference's and this process make their contexts side by side.
+            # This process and all workers make their contexts side by side.
             single_rank.begin_device(flush_bytes=None, deadline_ns=deadline_ns, tried=request.streams_wait)
-            reference = WorkerClient(new_worker("reference"), Watcher(), core=single_rank.core)
+            if torch.version.cuda is not None:
+                init.begin_ahead(len(group.candidates) - 1)
+            reference = WorkerClient(init.new_worker("reference"), Watcher(), core=single_rank.core)
             # What the first worker tries holds for all.
             reference.begin_device(flush_bytes=None, deadline_ns=deadline_ns, tried=True)
             require_device(device)
-            await_others = partial(reference.await_device, deadline_ns=deadline_ns)
+
+            def await_others() -> None:
+                reference.await_device(deadline_ns=deadline_ns)
+                init.await_ahead()
+                expect_others()
+
             calibration, gate = single_rank.prepare_device(device, deadline_ns=deadline_ns, await_others=await_others)
         first, control = single_rank.give_away()
         collector.start()
         GroupJudge(
-            Group.from_message(request.group),
+            group,
             request=request.as_judge_request(device),
             device=device,
             frames=frames,
@@ -143,11 +137,11 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
             first=first,
             reference=reference,
             control=control if device == "cpu" else None,
-            new_worker=new_worker,
+            new_worker=init.new_worker,
             calibration=calibration,
             gate=gate,
             builds={int(number): message for number, message in request.builds.items()},
-            unpack=unpack,
+            unpack=init.unpack,
         ).run(Path.cwd())
 
 
