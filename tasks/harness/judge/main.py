@@ -20,6 +20,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,28 +105,29 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
     with socket.socket(fileno=int(os.environ.pop("KR_RANKS_FD"))) as line:
         line.settimeout(START_TIMEOUT_NS / 1e9)
         init = InitLine(line, frames)
-        reference, calibration, gate = None, None, ""
+        reference, prepare_device = None, None
+        gate = ""
         if device == "cpu":
             single_rank.warm_up(deadline_ns=deadline_ns)
         elif asked():
             require_device(device)
             gate = "the device is emulated"
         else:
-            # This process and all workers make their contexts side by side.
+            # The first worker, the reference's and this process make their contexts side by side.
             single_rank.begin_device(flush_bytes=None, deadline_ns=deadline_ns, tried=request.streams_wait)
-            if torch.version.cuda is not None:
-                init.begin_ahead(len(group.candidates) - 1)
             reference = WorkerClient(init.new_worker("reference"), Watcher(), core=single_rank.core)
             # What the first worker tries holds for all.
             reference.begin_device(flush_bytes=None, deadline_ns=deadline_ns, tried=True)
             require_device(device)
+            if torch.version.cuda is not None:
+                # Theirs while the reference is prepared.
+                init.begin_ahead(len(group.candidates) - 1)
 
             def await_others() -> None:
-                reference.await_device(deadline_ns=deadline_ns)
                 init.await_ahead()
                 expect_others()
 
-            calibration, gate = single_rank.prepare_device(device, deadline_ns=deadline_ns, await_others=await_others)
+            prepare_device = partial(single_rank.prepare_device, device, await_others=await_others)
         first, control = single_rank.give_away()
         collector.start()
         GroupJudge(
@@ -138,7 +140,7 @@ def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collect
             reference=reference,
             control=control if device == "cpu" else None,
             new_worker=init.new_worker,
-            calibration=calibration,
+            prepare_device=prepare_device,
             gate=gate,
             builds={int(number): message for number, message in request.builds.items()},
             unpack=init.unpack,
