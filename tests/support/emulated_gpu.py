@@ -565,16 +565,14 @@ def start(
     return _started(role, role, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, keep=keep)
 
 
-def start_ahead(
-    role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
-) -> Started:
-    """Start a worker ahead (see `tests.support.local_modules`)."""
-    return _started(role, "ahead", cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, keep=keep)
+def start_ahead(role: str, *, env: Mapping[str, str], first: Any = None, **places: Any) -> Started:  # noqa: ANN401 as in `start`
+    """Start a worker ahead (see `tests.support.local_modules`). `first`: what it runs in place of `install`."""
+    return _started(role, "ahead", env=env, first=first, **places)
 
 
-def _started(role: str, kind: str, *, cwd: Path, env: Mapping[str, str], **descriptors: Any) -> Started:  # noqa: ANN401 as in `start`
-    first = (f"{__name__}:install", (kind, str(512 << 20)))
-    return _SERVERS.start(role, cwd=cwd, env={**env, "PYTHONPATH": str(_ROOT)}, first=first, **descriptors)
+def _started(role: str, kind: str, *, env: Mapping[str, str], first: Any = None, **places: Any) -> Started:  # noqa: ANN401 as in `start`
+    first = first or (f"{__name__}:install", (kind, str(512 << 20)))
+    return _SERVERS.start(role, env={**env, "PYTHONPATH": str(_ROOT)}, first=first, **places)
 
 
 #: They end with this process.

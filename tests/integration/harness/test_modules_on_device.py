@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -71,6 +72,13 @@ def test_times_are_those_of_the_device_and_bounded_by_the_judge(ahead: Start | N
     assert (forges["verdict"], forges["timing"]) == ("accepted", "measured"), forges
     assert forges["speedup"] == pytest.approx(1.0, rel=0.01)
     assert forges["speedup_low"] <= 1.0 <= forges["speedup_high"]
+
+
+def test_workers_that_ended_while_they_waited_cost_no_candidate_anything() -> None:
+    """Another takes the place of each."""
+    ended = partial(emulated_gpu.start_ahead, first=("os:_exit", ()))
+    rows = _judged(_FASTER, _FASTER, _FASTER, ahead=ended)
+    assert [(row["verdict"], row["timing"]) for row in rows] == [("accepted", "audited")] * 3, rows
 
 
 @pytest.mark.parametrize("number", ["", ", random.random()"], ids=["marked", "by message"])

@@ -50,6 +50,7 @@ from tasks.harness.shared.own_memory import limit_note
 from .clock import Clock
 from .compare import Comparison, Tolerance, compare, kernelbench_allclose, kind_of
 from .group import CANDIDATES, DEVICE_BASELINES, Candidate, Group, Result
+from .init_line import MOST_AHEAD
 from .moments import DRAWS
 from .prepare import DEPENDS_ON_HISTORY, Expected, Prepared, Trial, prepare, require_fit
 from .reference_module import InvalidReference, Reference, same_bits
@@ -423,7 +424,7 @@ class GroupJudge:
     def fresh_worker(self) -> WorkerClient:
         """A worker in which no candidate's code has run."""
         if self._fresh is None:
-            self._fresh = self._connect("candidate")
+            self._fresh = self._connect_candidate()
             # None lives any more.
             self.prepared.reference.is_alone = True
         return self._fresh
@@ -450,6 +451,13 @@ class GroupJudge:
     def refused(self, candidate: int) -> str | None:
         """What the compilers said of a candidate that they refused ahead; None: they did not."""
         return self._builds.get(candidate)
+
+    def _connect_candidate(self) -> WorkerClient:
+        """A new worker for a candidate. On a device those that were started ahead may have ended while they waited."""
+        for _ in range(MOST_AHEAD if self._prepare_device is not None else 0):
+            with contextlib.suppress(HarnessFailed):
+                return self._connect("candidate")
+        return self._connect("candidate")
 
     def _connect(self, role: str) -> WorkerClient:
         begun = client = self._for_reference if role == "reference" else None

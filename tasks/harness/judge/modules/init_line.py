@@ -7,7 +7,7 @@ import socket
 from tasks.harness.judge.frames import Frames
 
 #: Workers that are started ahead at most: those of a group of the usual size. Each holds memory of the device.
-_MOST_AHEAD = 7
+MOST_AHEAD = 7
 
 
 class InitLine:
@@ -38,7 +38,7 @@ class InitLine:
     def begin_ahead(self, count: int) -> None:
         """Let candidates' workers be started that make their contexts now, and wait until each is a candidate's."""
         self._awaits = True
-        self._frames.send({"type": "ahead", "count": min(count, _MOST_AHEAD)})
+        self._frames.send({"type": "ahead", "count": min(count, MOST_AHEAD)})
 
     def await_ahead(self) -> None:
         """Wait until none of those makes a context any more.
