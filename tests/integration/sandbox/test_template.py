@@ -222,6 +222,9 @@ import os, sys, threading
 sys.ahead = [*os.getresuid(), int(open('/proc/self/status').read().split('CapPrm:')[1].split()[0], 16)]
 if os.getpid() // 2 % 2:
     raise RuntimeError
+for place in ('/tmp', '/dev/shm'):
+    # As a driver may, which must not end the request: nobody there can remove it.
+    open(f'{place}/{os.getpid()}', 'w').close()
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 """
     boot = replace(workshop.pair_boot(judge, worker), preload=PRELOAD, ahead=ahead)
