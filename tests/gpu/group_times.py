@@ -29,9 +29,9 @@ from tests.support.local_modules import SuccessivePair, make_context
 SETTINGS: Final = {"timed_calls": 20, "inputs": 5, "timeout_s": 60.0}
 #: Parts of a group, in the order of their first moments.
 PARTS: Final = {
-    "begin": "processes, contexts, calibration; end",
-    "reference": "prepare the reference",
-    "worker": "workers of candidates, with their contexts",
+    "begin": "processes, first contexts; end",
+    "reference": "prepare the reference, contexts ahead, calibration",
+    "worker": "workers of candidates",
     "compile": "run the candidates' files",
     "construct": "construct modules",
     "correctness": "compare outputs",

@@ -81,6 +81,14 @@ def test_workers_that_ended_while_they_waited_cost_no_candidate_anything() -> No
     assert [(row["verdict"], row["timing"]) for row in rows] == [("accepted", "audited")] * 3, rows
 
 
+def test_a_device_that_does_not_say_what_is_free_is_our_fault() -> None:
+    """When the device is prepared the reference has run in the judge's process, and is not blamed."""
+    reference = "import torch\ntorch.cuda.mem_get_info = None\n" + _REFERENCE
+    (row,) = evaluate(_group(_FASTER, reference=reference), start=emulated_gpu.start, device="cuda")
+    assert row["verdict"] == "internal_error", row
+    assert "does not report its memory" in row["message"]
+
+
 @pytest.mark.parametrize("number", ["", ", random.random()"], ids=["marked", "by message"])
 def test_calls_by_message_are_measured_where_there_are_some(number: str) -> None:
     """Where a number in the inputs changes. Marked calls are measured always; before any candidate's code runs."""

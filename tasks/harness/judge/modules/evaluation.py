@@ -207,7 +207,7 @@ class GroupJudge:
     # -- the reference -------------------------------------------------------------------------------------------
 
     def _prepare_or_refuse(self, directory: Path) -> None:
-        """Prepare the reference. Whatever its values make the judge raise is its own fault.
+        """Prepare the reference, and the device. Whatever its values make the judge raise is the reference's fault.
 
         Raises:
             InvalidReference: it cannot be used.
@@ -216,7 +216,7 @@ class GroupJudge:
         """
         try:
             self._prepare(directory)
-        except (InvalidReference, HarnessFailed):
+        except (InvalidReference, HarnessFailed, DeviceFailed):
             raise
         except Exception as error:
             failed = device_failure(self.device)
@@ -274,6 +274,8 @@ class GroupJudge:
             self._calibration, self.gate = self._prepare_device(deadline_ns=deadline_ns)
         except Fault as fault:
             raise HarnessFailed(f"a worker failed before any code was loaded: {fault.message}") from fault
+        except (OSError, RuntimeError) as error:
+            raise HarnessFailed(f"the device cannot be prepared: {error}") from error
         self._measured = self._fresh.device_measured
 
     def _measure_messages(self) -> bool:
