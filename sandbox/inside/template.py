@@ -271,7 +271,7 @@ def _require_no_capability() -> None:
         PermissionError: one has.
     """
     for thread in Path("/proc/self/task").iterdir():
-        text = (thread / "status").read_text(encoding="ascii")
+        text = (thread / "status").read_text(encoding="utf-8")
         fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
         if set(fields["Uid"].split()) != {str(os.getuid())} or int(fields["CapPrm"], 16):
             raise PermissionError(f"thread {thread.name} has uids {fields['Uid']} and capabilities {fields['CapPrm']}")
