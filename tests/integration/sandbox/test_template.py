@@ -178,7 +178,13 @@ line.recv(1)
 import json
 names = {{}}
 exec({PRELUDE.read_text(encoding="utf-8")!r}, names)
-uids = [open(f'/proc/{{pid}}/status').read().split('Uid:')[1].split()[:4] for pid in names['others']()]
+uids = []
+for pid in names['others']():
+    try:
+        uids.append(open(f'/proc/{{pid}}/status').read().split('Uid:')[1].split()[:4])
+    except (FileNotFoundError, ProcessLookupError):
+        # The parent of a fork, which ends at once.
+        pass
 for source in {sources!r}:
     exec(source, names)
 line.sendall(json.dumps([names['BREACHES'], uids]).encode())
@@ -193,7 +199,8 @@ line.recv(1)
             assert report.ok, report.message
             breaches, uids = json.loads(report.steps[0].stdout)
             assert breaches == []
-            assert uids.count(["10000", "0", "10000", "0"]) == closed
+            # And perhaps the parent of the last fork, which ends at once. None is left of the request before.
+            assert uids.count(["10000", "0", "10000", "0"]) in (closed, closed + 1)
 
 
 def test_a_worker_that_was_started_ahead_is_like_another_and_runs_its_code_before(workshop: Workshop) -> None:
