@@ -123,6 +123,8 @@ class Boot:
     #: Python code that runs once, before all of them: they are forks of the process that ran it. Then each is
     #: `python -I -c SOURCE`. Empty: they are started separately.
     preload: str = ""
+    #: Python code that forks run which are started ahead, before they become workers. Empty: none is started ahead.
+    ahead: str = ""
     #: Whether a process may open sockets of TCP and UDP, which reach the loopback alone.
     loopback: bool = True
 

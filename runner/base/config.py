@@ -301,12 +301,12 @@ class Config(BaseModel):
     warm_containers: int = Field(default=2, ge=0, le=16, examples=[1])
     """
     How many started containers wait per slot, with torch imported, so that submissions start at once; 0 turns it off.
-    Each takes about half a GiB of memory. It serves one job; on a CPU also the secret run after its public one, or
-    further groups of its batch ([how](security.md#between-two-requests)). Else two serve a ranked submission. It fits
-    jobs of the GPU type, image, limits and programs that it was started with. Where at least as many cores as a slot
-    has belong to no slot (`reserve_cpus`), the next containers import torch on those while a job runs, which shortens
-    the slot's waits. Else the daemon starts them while the slot is free, or while its next job would have to wait for
-    one anyway. `kernel-runner host list --json` shows the number (`slots[].warm_containers`).
+    Each takes about half a GiB of memory. It serves one job; also further groups of its batch, or, on a CPU, the secret
+    run after its public one ([how](security.md#between-two-requests)). Else two serve a ranked submission. It fits jobs
+    of the GPU type, image, limits and programs that it was started with. Where at least as many cores as a slot has
+    belong to no slot (`reserve_cpus`), the next containers import torch on those while a job runs, which shortens the
+    slot's waits. Else the daemon starts them while the slot is free, or while its next job would have to wait for one
+    anyway. `kernel-runner host list --json` shows the number (`slots[].warm_containers`).
     """
     build_workers: _Count = Field(default="auto", examples=[2])
     """

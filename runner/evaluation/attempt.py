@@ -220,7 +220,8 @@ class Attempt:
             run, sampler = self._execute(plan, None)
             run = replace(run, archive_broken=True)
         if slot.devices or plan.alone:
-            # Remove the container first: only then is everything on the device left over.
+            # First remove the container, or leave no process of the request in it: then everything on the device is
+            # left over.
             self._used.close()
             run = replace(run, gone_ns=time.monotonic_ns())
         elif plan.kept_for is None or not _may_be_accepted(run.report):
@@ -250,7 +251,7 @@ class Attempt:
         return before
 
     def _inspect_after(self, before: Inspection, report: ContainerReport) -> Inspection:
-        """The slot's devices after a run whose container is gone.
+        """The slot's devices after a run whose container is gone, or empty; one that is not fit is not shared further.
 
         Raises:
             EvaluationError: something happened to them during the run.
@@ -258,6 +259,8 @@ class Attempt:
         slot, gate = self._context.slot, self._resources.gate
         after = gate.inspect(slot)
         metrics.inspected(slot, after.readings)
+        if not after.health.fit:
+            self._resources.warm_pool.drop(slot.name)
         spoiled = gate.spoiled(slot, before, after)
         if spoiled is not None and report.outcome.ending is not Ending.CANCELLED:
             raise EvaluationError(f"the result does not count: {spoiled}")

@@ -52,6 +52,8 @@ _HARNESS_MODULES = {
 }
 #: Imports torch once for all processes of the harness.
 _PRELOAD = 'import sys; sys.path.insert(0, "{stage}"); import tasks.harness.preload'
+#: Makes a context on the device.
+_AHEAD = "import torch; torch.cuda.init(); torch.cuda.synchronize()"
 _PROCESS = 'import sys; sys.path.insert(0, "{stage}"); from {module} import main; sys.exit(main())'
 
 
@@ -124,9 +126,9 @@ def make_spec(place: Place, boot: Boot, *, wall_s: float, labels: Mapping[str, s
 def may_share(place: Place) -> bool:
     """Whether requests may follow each other in one container there.
 
-    A device is inspected when a container is gone. What outlives processes under gVisor has not been looked at.
+    What outlives processes under gVisor has not been looked at.
     """
-    return not place.slot.devices and place.gpu.runtime not in GVISOR
+    return place.gpu.runtime not in GVISOR
 
 
 def _path(python: str) -> str:
@@ -165,6 +167,7 @@ def pair_boot(environment: Environment, *, loopback: bool = False) -> Boot:
         worker=harness_process(environment, "worker"),
         rank_checker=harness_process(environment, "rank_checker"),
         preload=_PRELOAD.format(stage=STAGE),
+        ahead=_AHEAD,
         loopback=loopback,
     )
 

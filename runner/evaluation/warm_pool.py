@@ -123,6 +123,15 @@ class WarmPool:
                     return
         self._remove([kept])
 
+    def drop(self, slot: str) -> None:
+        """Remove the slot's used container, if one is kept."""
+        with self._changed:
+            place = self._pools.get(slot)
+            kept = None if place is None else place.kept
+            if place is not None:
+                place.kept = None
+        self._remove([kept] if kept is not None else [])
+
     def replace_last(self, slot: str) -> None:
         """All processes of the slot's submission are dead: if no container waits, start the next ones now.
 

@@ -31,6 +31,8 @@ class BootConfig:
     rank_checker: tuple[str, ...]
     #: Python code that a template runs before these programs, which are forks of it; empty: there is no template.
     preload: str
+    #: Python code that a worker runs before it gets its account, where one is started ahead; empty: none is.
+    ahead: str
     #: The cores that the container gets once the preload has run; empty: it has them.
     awaited_cpus: tuple[int, ...]
     judge_uid: int

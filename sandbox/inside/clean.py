@@ -2,9 +2,9 @@
 
 A later worker of the same container must find nothing of an earlier one's. Runs when none of the worker's processes is
 left. Directories may be nested so deeply that no path reaches their end, and may forbid their owner everything. So a
-directory's content is moved up before it is removed. The places where a worker writes, the judge's user writes, too, as
-a reference may: each of the two removes what the other one may not, until nothing is left. Between two requests the
-judge's own directory is emptied, too.
+directory's content is moved up before it is removed. Files of root's stay. The places where a worker writes, the
+judge's user writes, too, as a reference may: each of the two removes what the other one may not, until nothing is left.
+Between two requests the judge's own directory is emptied, too.
 
 Standard library only: this runs inside the container.
 """
@@ -87,7 +87,7 @@ def remove_all(places: Sequence[tuple[str, int | None]]) -> tuple[int, str]:
             if mode is not None:
                 Path(place).chmod(mode | _OPEN)
         removed += empty(place)
-        children = _children(Path(place))
+        children = [child for child in _children(Path(place)) if not _is_of_root(child)]
         left += map(str, children)
         with suppress(PermissionError):
             if mode is not None and not children:
@@ -167,6 +167,12 @@ def _attributes(place: str) -> list[str]:
 def _is_folder(path: Path) -> bool:
     # Not is_dir: a link may lead where this user may not look.
     return stat.S_ISDIR(path.lstat().st_mode)
+
+
+def _is_of_root(entry: Path) -> bool:
+    """Whether it is a file of root's alone: a driver's, for a worker that waits. No worker can make or change one."""
+    status = entry.lstat()
+    return status.st_uid == 0 and stat.S_ISREG(status.st_mode) and not status.st_mode & 0o022
 
 
 def _free_names(top: str) -> Iterator[str]:

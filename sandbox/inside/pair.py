@@ -5,7 +5,9 @@ The judge's frames are checked and rebuilt. The worker has no descriptor over wh
 several ranks gets further workers, which share all but the socket to the judge, and a rank checker for each rank, with
 the judge's account. When one worker ends, all are killed.
 A `successive` request gets its workers one after the other: the judge's `spawn` frames ask for them. Before each, all
-processes of the last one are killed and waited for, and its files are removed, so no submission meets another's. The
+processes of the last one are killed and waited for, and its files are removed, so no submission meets another's. An
+`ahead` frame asks for forks that run the boot document's code and then wait, as unreachable as the template, until one
+becomes the next worker. The
 build archive of such a request has parts. An `unpack` frame of the judge names the part of the worker that is there,
 before it runs any of its submission. Each worker gets one part at most, and each part is unpacked once.
 After a `stay_open` request a further one gets a new judge and new workers of the same template, when all processes of
@@ -18,7 +20,8 @@ for the end message. KR_WORKER_FD, KR_WORKER_STDOUT_FD and KR_WORKER_STDERR_FD n
 KR_AUTHOR_PAGE_FD names a page on which the judge writes which code of the task's or the reference's author runs in it.
 Over KR_RANKS_FD come the sockets of further workers, then those of rank checkers, before the request, one descriptor
 with one byte each, or after each `spawn` frame the socket of that worker. One that is asked for the `reference` has the
-judge's account. After an `unpack` frame one byte comes: `u` if the files are there, `n` if none of them is.
+judge's account. After an `unpack` frame one byte comes: `u` if the files are there, `n` if none of them is. After an
+`ahead` frame `a` comes, in between, when all of those are ready.
 Worker: KR_JUDGE_FD names its socket; stdin = /dev/null.
 Rank checker: KR_RANK_CHECKER_FD names its socket; stdin = /dev/null; stdout and stderr are the judge's stderr.
 
@@ -33,8 +36,10 @@ import io
 import os
 import select
 import selectors
+import signal
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sandbox import protocol
@@ -54,10 +59,12 @@ from sandbox.inside.process import (
     spawn,
 )
 from sandbox.inside.steps import shorten
-from sandbox.inside.template import Template
+from sandbox.inside.template import READY, Held, Template
 
 JUDGE_STDERR_BYTES = 16 << 10
 MAX_RANKS = 64
+#: Workers that a judge may have started ahead.
+MAX_AHEAD = 16
 #: Limit of the readings that the judge has not read yet.
 MAX_UNREAD_BYTES = 64 << 10
 READ_BYTES = 1 << 18
@@ -100,6 +107,9 @@ class Pair:
         self._all_accepted = True
         #: Workers of the request that came before the one that is there.
         self._replaced = 0
+        #: Workers that were started ahead, each with the judge's end of its socket; and those that are not ready yet.
+        self._ahead: list[tuple[Held, socket.socket]] = []
+        self._unready = 0
         self._selector = selectors.DefaultSelector()
         self._start()
 
@@ -172,12 +182,94 @@ class Pair:
             clean_up(self._boot, self._reaper)
             self._reset_streams()
         # If the judge has died, its exit status says how.
-        with contextlib.suppress(BrokenPipeError), self._line_to_judge() as end:
-            pid = self._spawn_worker(end, trusted=role == "reference")
+        with contextlib.suppress(BrokenPipeError):
+            pid = self._release() if role == "candidate" else None
+            if pid is None:
+                with self._line_to_judge() as end:
+                    pid = self._spawn_worker(end, trusted=role == "reference")
             if role == "candidate":
                 self._worker_pids = [pid]
                 self._replaced += 1
                 self._worker_reported = self._unpacked = False
+
+    def _on_ahead(self, count: object) -> None:
+        """Start workers whose turns come later. They wait for their account, beside submissions of others.
+
+        The judge gets a byte when all are ready, or gone.
+        """
+        if not self._successive or self._ahead or not isinstance(count, int) or not 0 <= count <= MAX_AHEAD:
+            raise protocol.FrameError(f"an ahead frame for {count!r}, which the request does not allow")
+        if self._template is not None and self._boot.ahead:
+            for _ in range(count):
+                self._hold(self._template)
+        self._unready = len(self._ahead)
+        self._tell_ready()
+
+    def _hold(self, template: Template) -> None:
+        stdin, stdout, stderr = self._worker_fds
+        judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with worker_end:
+            held = template.hold(
+                self._boot.worker,
+                account=self._boot.worker_account,
+                descriptors=Descriptors(stdin=stdin, stdout=stdout, stderr=stderr, more=(worker_end.fileno(),)),
+                env=self._boot.worker_environment({"KR_JUDGE_FD": "3"}),
+                first=self._boot.ahead,
+            )
+        if held is None:
+            judge_end.close()
+            return
+        self._ahead.append((held, judge_end))
+        self._selector.register(held.line, selectors.EVENT_READ, partial(self._on_held, held, judge_end))
+
+    def _on_held(self, held: Held, judge_end: socket.socket) -> None:
+        """One that was started ahead is ready, or has ended."""
+        if held.line.recv(1) != READY:
+            self._ahead.remove((held, judge_end))
+            self._end_held(held, judge_end)
+        else:
+            self._selector.unregister(held.line)
+        self._unready -= 1
+        self._tell_ready()
+
+    def _tell_ready(self) -> None:
+        if not self._unready:
+            with contextlib.suppress(BrokenPipeError):
+                self._ranks_line.sendall(b"a")
+
+    def _release(self) -> int | None:
+        """Let one that was started ahead become the next worker; None: there is none.
+
+        Raises:
+            BrokenPipeError: the judge has died.
+        """
+        while self._ahead and not self._unready:
+            held, judge_end = self._ahead.pop()
+            with judge_end:
+                if self._reaper.status(held.pid) is None and held.release():
+                    socket.send_fds(self._ranks_line, [b"r"], [judge_end.fileno()])
+                    return held.pid
+        return None
+
+    def _end_ahead(self) -> None:
+        """Kill all that were started ahead and are no workers yet. Raises: as `_end_held`."""
+        while self._ahead:
+            self._end_held(*self._ahead.pop())
+
+    def _end_held(self, held: Held, judge_end: socket.socket) -> None:
+        """Kill one that was started ahead: no uid of it is a worker's.
+
+        Raises:
+            InitError: it does not end.
+        """
+        judge_end.close()
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(held.line)
+        held.line.close()
+        if self._reaper.status(held.pid) is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(held.pid, signal.SIGKILL)
+            self._reaper.final_status(held.pid)
 
     def _reset_streams(self) -> None:
         """Take back what a worker may have set of the streams that the next one gets, too."""
@@ -294,13 +386,14 @@ class Pair:
 
     def _finish(self) -> None:
         """After the judge's end: kill the rest, forward what is left in the pipes, and check how the judge ended."""
+        self._end_ahead()
         for uid in (self._boot.worker_uid, self._boot.judge_uid):
             kill_all_of(uid, self._reaper)
         while self._on_stderr():
             pass
         status = self._reaper.status(self._judge_pid)
-        exit_code, signal = decode_status(status or 0)
-        how = f"exit code {exit_code}" if signal is None else f"signal {signal}"
+        exit_code, number = decode_status(status or 0)
+        how = f"exit code {exit_code}" if number is None else f"signal {number}"
         author_exit = protocol.AuthorExit.read(self._author_page, how)
         if author_exit is not None:
             # What it reported before that counts.
@@ -383,9 +476,9 @@ class Pair:
             return
         self._worker_reported = True
         kill_all_of(self._boot.worker_uid, self._reaper)
-        exit_code, signal = decode_status(status)
+        exit_code, number = decode_status(status)
         rank += self._replaced
-        self._send_to_judge({"type": "worker_exit", "rank": rank, "exit_code": exit_code, "signal": signal})
+        self._send_to_judge({"type": "worker_exit", "rank": rank, "exit_code": exit_code, "signal": number})
 
     def _on_stderr(self) -> bool:
         data = self._read(self._judge_err)
@@ -398,6 +491,8 @@ class Pair:
             for message in self._frames.feed(data):
                 if message["type"] == "spawn":
                     self._on_spawn(message.get("role"))
+                elif message["type"] == "ahead":
+                    self._on_ahead(message.get("count"))
                 elif message["type"] == "unpack":
                     self._on_unpack(message.get("name"))
                 else:

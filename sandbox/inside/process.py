@@ -163,9 +163,14 @@ def _exec_child(argv: Sequence[str], account: Account, descriptors: Descriptors,
 
 def become(account: Account, descriptors: Descriptors) -> None:
     """Give this process its own session, its descriptors and its account."""
+    begin_session(descriptors)
+    switch_to(account)
+
+
+def begin_session(descriptors: Descriptors) -> None:
+    """Give this process its own session and its descriptors."""
     os.setsid()
     _install_descriptors(descriptors)
-    _switch_to(account)
 
 
 def write_error(text: str) -> None:
@@ -193,7 +198,7 @@ def _install_descriptors(descriptors: Descriptors) -> None:
     os.closerange(len(sources), os.sysconf("SC_OPEN_MAX"))
 
 
-def _switch_to(account: Account) -> None:
+def switch_to(account: Account) -> None:
     """Switch this process to the account for good: real, effective and saved ids. No capability is left."""
     if account.oom_score_adj is not None:
         # Before the uid changes: afterwards /proc/self belongs to root.
@@ -296,7 +301,7 @@ def _work_child(account: Account, work: Callable[[int], None], out_fd: int, err_
     try:
         os.setsid()
         _default_signals()
-        _switch_to(account)
+        switch_to(account)
         work(out_fd)
         code = 0
     except BaseException as error:  # noqa: BLE001 a forked child must never return into the parent's code

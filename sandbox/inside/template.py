@@ -28,7 +28,8 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from sandbox.inside.process import (
@@ -36,16 +37,21 @@ from sandbox.inside.process import (
     Account,
     Descriptors,
     Reaper,
-    become,
+    begin_session,
     spawn,
+    switch_to,
     write_error,
 )
 
 #: The longest order: a program's source and its environment.
 _ORDER_BYTES = 1 << 18
+_PID_BYTES = 16
 _MAX_DESCRIPTORS = 16
 #: Asks whether the preload has run; the answer is any byte.
 _ASKED = b"?"
+#: Lets a fork have its account; what a fork says when it has run what it runs first.
+_GO = b"g"
+READY = b"r"
 #: The template's real and saved uid. No judge and no worker has it (`sandbox.spec.ACCOUNTS`).
 _REAL_UID = 10_000
 _PR_SET_DUMPABLE = 4
@@ -53,6 +59,24 @@ _MAIN = (
     "import sys; sys.path.insert(0, {stage!r}); from sandbox.inside.template import main; "
     "exec(main(), sys.modules['__main__'].__dict__)"
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """A fork that waits for its account. Until then it is as closed to other processes as the template."""
+
+    pid: int
+    #: Readable when it has run what it runs first, and at its end.
+    line: socket.socket
+
+    def release(self) -> bool:
+        """Let it have its account; False: it has ended."""
+        with self.line:
+            try:
+                self.line.send(_GO)
+            except OSError:
+                return False
+        return True
 
 
 class Template:
@@ -84,31 +108,40 @@ class Template:
         what is missing.
         """
         if self._serves:
-            pid = self._order(argv, account, descriptors, env)
-            if pid is not None:
-                return pid
+            held = self.hold(argv, account=account, descriptors=descriptors, env=env)
+            if held is not None and held.release():
+                return held.pid
             self._serves = False
         return spawn(argv, account=account, descriptors=descriptors, env=env, reaper=self._reaper)
 
-    def _order(
-        self, argv: Sequence[str], account: Account, descriptors: Descriptors, env: Mapping[str, str]
-    ) -> int | None:
-        order = {"source": argv[3], "arguments": argv[4:], "account": asdict(account), "env": dict(env)}
+    def hold(
+        self,
+        argv: Sequence[str],
+        *,
+        account: Account,
+        descriptors: Descriptors,
+        env: Mapping[str, str],
+        first: str = "",
+    ) -> Held | None:
+        """Make a fork as `spawn` does, that gets its account and runs its program when it is released.
+
+        `first`: Python code that it runs before. None: the template cannot fork.
+        """
+        order = {"source": argv[3], "arguments": argv[4:], "account": asdict(account), "env": dict(env), "first": first}
         given = (descriptors.stdin, descriptors.stdout, descriptors.stderr, *descriptors.more)
         ours, handshake = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with ours:
-            try:
-                with handshake:
-                    socket.send_fds(self._line, [json.dumps(order).encode()], [*given, handshake.fileno()])
-                answer = ours.recv(16)
-                if not answer:
-                    return None
-                pid = int(answer)
-                self._reaper.watch(pid)
-                ours.send(b"g")
-            except OSError:
-                return None
-        return pid
+        try:
+            with handshake:
+                socket.send_fds(self._line, [json.dumps(order).encode()], [*given, handshake.fileno()])
+            answer = ours.recv(_PID_BYTES, socket.MSG_WAITALL)
+        except OSError:
+            answer = b""
+        if not answer:
+            ours.close()
+            return None
+        pid = int(answer)
+        self._reaper.watch(pid)
+        return Held(pid=pid, line=ours)
 
     def wait(self) -> None:
         """Wait until the preload has run, or failed."""
@@ -194,21 +227,24 @@ def _open_streams() -> None:
 
 def _become(order: Mapping[str, Any], descriptors: Sequence[int]) -> str:
     """Turn this fork into the process that is wanted; return its source."""
-    *given, handshake = descriptors
     try:
-        with socket.socket(fileno=os.dup(handshake)) as init:
-            init.send(str(os.getpid()).encode())
+        begin_session(
+            Descriptors(stdin=descriptors[0], stdout=descriptors[1], stderr=descriptors[2], more=tuple(descriptors[3:]))
+        )
+        os.environ.clear()
+        os.environ.update(order["env"])
+        with socket.socket(fileno=len(descriptors) - 1) as init:
+            init.send(f"{os.getpid():{_PID_BYTES}}".encode())
+            if order["first"]:
+                _run_first(order["first"])
+                init.send(READY)
             if not init.recv(1):
                 os._exit(CANNOT_EXECUTE)
-        become(
-            Account(**{**order["account"], "groups": tuple(order["account"]["groups"])}),
-            Descriptors(stdin=given[0], stdout=given[1], stderr=given[2], more=tuple(given[3:])),
-        )
+        switch_to(Account(**{**order["account"], "groups": tuple(order["account"]["groups"])}))
+        _require_no_capability()
         # As after exec: a worker opens its own memory file, which belongs to root while this is 0.
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
         _open_streams()
-        os.environ.clear()
-        os.environ.update(order["env"])
         # What the preload may have found out for the template's own environment.
         tempfile.tempdir = None
         sys.argv = ["-c", *order["arguments"]]
@@ -218,3 +254,24 @@ def _become(order: Mapping[str, Any], descriptors: Sequence[int]) -> str:
         os._exit(CANNOT_EXECUTE)
     source: str = order["source"]
     return source
+
+
+def _run_first(source: str) -> None:
+    """Run what a fork runs first. Of a failure it says nothing: another worker takes its place."""
+    try:
+        exec(source, {"__name__": "first"})  # noqa: S102 it comes from the daemon, like the preload
+    except BaseException:  # noqa: BLE001 a fork must never return into the template's loop
+        os._exit(CANNOT_EXECUTE)
+
+
+def _require_no_capability() -> None:
+    """Check that no thread, as of a driver, has kept what the account does not have.
+
+    Raises:
+        PermissionError: one has.
+    """
+    for thread in Path("/proc/self/task").iterdir():
+        text = (thread / "status").read_text(encoding="utf-8")
+        fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        if set(fields["Uid"].split()) != {str(os.getuid())} or int(fields["CapPrm"], 16):
+            raise PermissionError(f"thread {thread.name} has uids {fields['Uid']} and capabilities {fields['CapPrm']}")

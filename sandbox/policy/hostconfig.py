@@ -82,6 +82,7 @@ def boot_document(spec: SandboxSpec) -> str:
             "worker": list(spec.boot.worker),
             "rank_checker": list(spec.boot.rank_checker),
             "preload": spec.boot.preload,
+            "ahead": spec.boot.ahead,
             "awaited_cpus": list(spec.limits.cpus) if spec.import_cpus else [],
             "judge_uid": spec.accounts.judge,
             "worker_uid": spec.accounts.worker,

@@ -179,15 +179,23 @@ class Pair:
             for rank, worker in enumerate(self.workers)
         ]
 
-    def _start_worker(self, worker_end: socket.socket, place: Path) -> Started:
-        return self._start(
+    def _start_worker(
+        self,
+        worker_end: socket.socket,
+        place: Path,
+        *,
+        start: Start | None = None,
+        descriptors: Mapping[str, int] | None = None,
+    ) -> Started:
+        given = {"KR_JUDGE_FD": worker_end.fileno(), **(descriptors or {})}
+        return (start or self._start)(
             "worker",
             cwd=place,
-            env=self._base | {"KR_JUDGE_FD": str(worker_end.fileno()), "HOME": str(place)},
+            env=self._base | {key: str(descriptor) for key, descriptor in given.items()} | {"HOME": str(place)},
             stdin=subprocess.DEVNULL,
             stdout=self._streams[0],
             stderr=self._streams[1],
-            keep=(worker_end.fileno(),),
+            keep=tuple(given.values()),
         )
 
     def _all_started(self) -> None:

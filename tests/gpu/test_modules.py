@@ -9,7 +9,7 @@ import torch
 
 from tasks.harness.emulate import asked
 from tasks.harness.fork_server import ForkServers
-from tests.gpu.group_times import measure
+from tests.gpu.group_times import measure, start_ahead
 from tests.gpu.recording import measured
 from tests.support.local_modules import evaluate
 
@@ -79,7 +79,7 @@ def test_what_a_candidate_takes(audited: list[str]) -> None:
     A figure: no time makes this test fail. Queue and container are not in it.
     """
     with ForkServers() as servers:
-        groups = measure(_GROUPS, size=8, start=servers.start)
+        groups = measure(_GROUPS, size=8, start=servers.start, ahead=start_ahead(servers))
     assert groups.verdicts == {"accepted": 6 * _GROUPS, "wrong_answer": _GROUPS, "compile_error": _GROUPS}
     measured("a candidate for a module, in groups of eight", groups.each_s, at_most_s=_CANDIDATE_S)
     audited.append(f"modules: {groups.table()}")

@@ -11,8 +11,8 @@ of its output, and again in the stream, where its result is copied to that outpu
 launches of copies, and what asks the host's clock or /proc. The variable EMULATED_GPU_WITHOUT takes defences away,
 whose names are in `_without`.
 
-EMULATED_GPU_CONTEXT_MS="160,80" makes the first use of the device in a process take 160 ms of real time, 80 of them
-while no other process does the same, as with a driver. The judge's first measurement then takes as long as on a device.
+EMULATED_GPU_COSTS=h100 makes the device's operations take real time, as many times what they take on that device as
+`SLOWED` says: beside that, what the emulation itself takes is little.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -42,8 +43,40 @@ FLUSH_NS = 50_000
 _SEEN_NS = 1_000_000
 #: Where a number's time stands, from the number.
 _TIME_AT = 32
-#: What a context takes, in all and of that alone on the device, in seconds.
-CONTEXT_S, CONTEXT_ALONE_S = (float(each) / 1e3 for each in os.environ.get("EMULATED_GPU_CONTEXT_MS", "0,0").split(","))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """What operations of a device take, in seconds. All of it is waiting: the host has cores for its driver."""
+
+    #: A process's context, and the part of it in which no other process makes one.
+    context_s: float = 0.0
+    context_alone_s: float = 0.0
+    #: The judge's first use of the kernels with which it compares.
+    first_use_s: float = 0.0
+    #: A timed call of a worker, by flags or by message, with all that driver and hosts do for it; another order.
+    call_s: float = 0.0
+    order_s: float = 0.0
+
+
+#: By device. H100: 2026-11-26, 467db128, of a group of eight without container (docs/measurements.md).
+COSTS: Final[Mapping[str, Costs]] = {
+    "h100": Costs(
+        # Seven workers in 1.27 s, less what killing and forking take.
+        context_s=0.16,
+        # Not measured. On an H200 three contexts side by side seem to take more than twice as long as one.
+        context_alone_s=0.08,
+        # What is left of the 2.0 s before the first candidate.
+        first_use_s=0.5,
+        # 142 calls of a calibration in 0.55 s; 20 and 100 timed calls differ by 0.3 s (tests/fixtures/devices).
+        call_s=0.0038,
+        # Two for each of 56 outputs that were compared in 0.23 s.
+        order_s=0.002,
+    )
+}
+_COSTS = COSTS.get(os.environ.get("EMULATED_GPU_COSTS", ""))
+#: How many times as long as on the device everything takes that `COSTS` names.
+SLOWED: Final = 10
 #: Whether processes have the device at the same time, as under a multi-process service.
 SHARES = bool(os.environ.get("EMULATED_GPU_SHARED"))
 
@@ -381,11 +414,36 @@ def make_context(*_: object) -> None:
 
 
 def _spend_context() -> None:
-    time.sleep(CONTEXT_S - CONTEXT_ALONE_S)
-    if CONTEXT_ALONE_S:
-        with Path(__file__).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            time.sleep(CONTEXT_ALONE_S)
+    if _COSTS is None:
+        return
+    time.sleep(SLOWED * (_COSTS.context_s - _COSTS.context_alone_s))
+    with Path(__file__).open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        time.sleep(SLOWED * _COSTS.context_alone_s)
+
+
+def _spend_in_judge(costs: Costs) -> None:
+    """Make what a judge does take as long as on a device, beside the contexts."""
+    from tasks.harness.judge import device_calls, worker_client
+    from tasks.harness.judge.modules import evaluation
+
+    changed: Any = (device_calls, evaluation, worker_client.WorkerClient)
+    device, modules, client = changed
+    device._WARM_UP_NS *= SLOWED
+    prepare, call = modules.prepare, client.call
+
+    def prepare_slowly(*arguments: object, **options: object) -> object:
+        time.sleep(SLOWED * costs.first_use_s)
+        return prepare(*arguments, **options)
+
+    def call_slowly(*arguments: object, **options: object) -> object:
+        until = time.monotonic() + SLOWED * (costs.call_s if options.get("ahead", True) else costs.order_s)
+        try:
+            return call(*arguments, **options)
+        finally:
+            time.sleep(max(until - time.monotonic(), 0.0))
+
+    modules.prepare, client.call = prepare_slowly, call_slowly
 
 
 def _try_out() -> str | None:
@@ -397,7 +455,10 @@ def _try_out() -> str | None:
 
 
 def install(arguments: Sequence[str]) -> None:
-    """Emulate, in a process that has not begun. Arguments: `judge` or `worker`, and bytes of the device's memory."""
+    """Emulate, in a process that has not begun.
+
+    Arguments: `judge`, `worker` or `ahead`, a worker that makes its context now; bytes of the device's memory.
+    """
     role, memory_bytes = arguments
     os.environ["KR_EMULATE_CUDA"] = memory_bytes
     from tasks.harness.emulate import install_if_asked
@@ -429,13 +490,15 @@ def install(arguments: Sequence[str]) -> None:
         (device.Device, {"flush_l2": lambda _: None}),
         (stream_block, {"device_bytes": _over}),
         (device_calls, {"device_bytes": _over, "_launch": _launch, "_flush": _flush, "_FREE_NS": 1e12}),
-        (device_calls, {} if CONTEXT_S else {"_WARM_UP_NS": 1e6}),
+        (device_calls, {} if _COSTS else {"_WARM_UP_NS": 1e6}),
         # The host's load must not decide how a call is counted, but where it is the subject.
         (worker_client, {} if os.environ.get("EMULATED_GPU_IN_TIME") else {"ENQUEUE_NS": 60_000_000_000}),
     )
     for where, changes in patches:
         for name, value in changes.items():
             setattr(where, name, value)
+    if _COSTS is not None and role == "judge":
+        _spend_in_judge(_COSTS)
     enqueue = stream_block.StreamBlock.enqueue
 
     def enqueue_work(self: Any, order: Any, kernel: Any, *, adapt: Any) -> Any:  # noqa: ANN401 its own
@@ -447,7 +510,11 @@ def install(arguments: Sequence[str]) -> None:
         # The thread that stands for the device is one of the worker's.
         setattr(activity.Activity, "look", lambda _: activity.Look(ran_ns={}, asleep=True))  # noqa: B010 mypy refuses the other form
     for defence in filter(None, os.environ.get("EMULATED_GPU_WITHOUT", "").split(",")):
-        _without(defence, role)
+        _without(defence, "judge" if role == "judge" else "worker")
+    if role == "ahead":
+        from tests.support.local_modules import make_context as make_first
+
+        make_first()
 
 
 def _without(defence: str, role: str) -> None:
@@ -496,16 +563,17 @@ def start(
     role: str, *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int, keep: Sequence[int]
 ) -> Started:
     """Start a judge or a worker with this device (see `tasks.harness.local.Start`)."""
-    return _SERVERS.start(
-        role,
-        cwd=cwd,
-        env={**env, "PYTHONPATH": str(_ROOT)},
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        keep=keep,
-        first=(f"{__name__}:install", (role, str(512 << 20))),
-    )
+    return _started(role, role, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, keep=keep)
+
+
+def start_ahead(role: str, *, env: Mapping[str, str], first: Any = None, **places: Any) -> Started:  # noqa: ANN401 as in `start`
+    """Start a worker ahead (see `tests.support.local_modules`). `first`: what it runs in place of `install`."""
+    return _started(role, "ahead", env=env, first=first, **places)
+
+
+def _started(role: str, kind: str, *, env: Mapping[str, str], first: Any = None, **places: Any) -> Started:  # noqa: ANN401 as in `start`
+    first = first or (f"{__name__}:install", (kind, str(512 << 20)))
+    return _SERVERS.start(role, env={**env, "PYTHONPATH": str(_ROOT)}, first=first, **places)
 
 
 #: They end with this process.

@@ -12,7 +12,7 @@ import shutil
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,21 @@ from sandbox.protocol import StepResult
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.local import JudgeFailed, LocalReport, Pair, Start, Started
 
+#: Names the descriptor that a worker which was started ahead closes when it has its context.
+AHEAD_FD = "AHEAD_FD"
+
 
 class SuccessivePair(Pair):
     """A judge that may ask for further workers, one after the other, as init gives them."""
 
-    def __init__(self, *, start: Start | None = None) -> None:
+    def __init__(self, *, start: Start | None = None, ahead: Start | None = None) -> None:
+        """`ahead`: starts a worker that makes its context first (`make_context`); None: none is started ahead."""
         #: The reference's workers, one for each baseline; candidates' workers so far.
         self._references: list[Started] = []
         self._number = 0
+        self._start_ahead = ahead
+        #: Workers whose turns come later, each with the judge's end of its socket.
+        self._ahead: list[tuple[Started, socket.socket]] = []
         super().__init__(start=start)
 
     def _all_started(self) -> None:
@@ -45,6 +52,8 @@ class SuccessivePair(Pair):
                 on_frame(message)
             if message["type"] == "spawn":
                 self._spawn(message["role"])
+            if message["type"] == "ahead":
+                self._hold(message["count"])
 
         return super().run(request, on_frame=heard)
 
@@ -52,8 +61,36 @@ class SuccessivePair(Pair):
         """See Pair."""
         for reference in self._references:
             _kill(reference)
+        for held, judge_end in self._ahead:
+            _kill(held)
+            judge_end.close()
         super().close()
         super()._all_started()
+
+    def _hold(self, count: int) -> None:
+        """Start workers ahead, and tell the judge when they have their contexts."""
+        ready: list[int] = []
+        for _ in range(count if self._start_ahead is not None else 0):
+            place = Path(self._directory.name) / f"ahead-{len(self._ahead)}"
+            place.mkdir(mode=0o700)
+            judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            read, write = os.pipe()
+            with worker_end:
+                held = self._start_worker(worker_end, place, start=self._start_ahead, descriptors={AHEAD_FD: write})
+            os.close(write)
+            ready.append(read)
+            self._ahead.append((held, judge_end))
+
+        def wait() -> None:
+            for descriptor in ready:
+                os.read(descriptor, 1)
+                os.close(descriptor)
+            with contextlib.suppress(BrokenPipeError):
+                self._ranks_line.send(b"a")
+
+        thread = threading.Thread(target=wait, name="workers ahead")
+        self._threads.append(thread)
+        thread.start()
 
     def _spawn(self, role: str) -> None:
         """Give the judge a new worker. A candidate's takes the place of the last one, which is killed first."""
@@ -67,10 +104,14 @@ class SuccessivePair(Pair):
                 shutil.rmtree(directory / earlier, ignore_errors=True)
             self._number += 1
             place = directory / f"candidate-{self._number}"
-        place.mkdir(mode=0o700)
-        judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with judge_end, worker_end:
-            started = self._start_worker(worker_end, place)
+        if role == "candidate" and self._ahead:
+            started, judge_end = self._ahead.pop()
+        else:
+            place.mkdir(mode=0o700)
+            judge_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            with worker_end:
+                started = self._start_worker(worker_end, place)
+        with judge_end:
             if role == "candidate":
                 self.workers = [started]
                 number = self._number
@@ -89,6 +130,15 @@ class SuccessivePair(Pair):
             self._tell_end(number, code)
 
 
+def make_context(_: Sequence[str] = ()) -> None:
+    """In a worker that is started ahead: make the context, and say so."""
+    import torch
+
+    torch.cuda.init()  # type: ignore[no-untyped-call]  # torch lacks it
+    torch.cuda.synchronize()
+    os.close(int(os.environ.pop(AHEAD_FD)))
+
+
 def _kill(process: Started) -> None:
     """Kill a process and what it has started in its session."""
     with contextlib.suppress(ProcessLookupError):
@@ -97,11 +147,17 @@ def _kill(process: Started) -> None:
 
 
 def evaluate(
-    group: Mapping[str, Any], *, start: Start | None = None, device: str = "cpu", memory_bytes: int = 1 << 30
+    group: Mapping[str, Any],
+    *,
+    start: Start | None = None,
+    ahead: Start | None = None,
+    device: str = "cpu",
+    memory_bytes: int = 1 << 30,
 ) -> list[dict[str, Any]]:
     """Judge a group in its JSON form (docs/trainers.md): one result for each candidate, in the group's order.
 
-    `start`: None gives each process a new interpreter. `device`, `memory_bytes`: as in JudgeRequest.
+    `start`: None gives each process a new interpreter. `ahead`: as in SuccessivePair. `device`, `memory_bytes`: as in
+    JudgeRequest.
     """
     try:
         parsed = Group.from_message(group)
@@ -111,7 +167,7 @@ def evaluate(
     frames: list[dict[str, Any]] = []
     verdict, lost = "internal_error", "the judge ended without a result for this candidate"
     try:
-        with SuccessivePair(start=start) as pair:
+        with SuccessivePair(start=start, ahead=ahead) as pair:
             report = pair.run(payload, on_frame=frames.append)
         if report.author_exit is not None:
             verdict, lost = "invalid", str(report.author_exit)

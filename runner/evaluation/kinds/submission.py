@@ -153,10 +153,11 @@ class Submission(ABC):
     def _container_owner(self) -> ContainerOwner | None:
         """The submission, whose public and secret run may share a container; None: each has its own.
 
-        The network inside, which several ranks have, remembers connections.
+        The network inside, which several ranks have, remembers connections. Devices are inspected before it is known
+        whether a public run is accepted.
         """
         context = self.context
-        shared = may_share(context) and not context.task.multi_gpu
+        shared = may_share(context) and not context.task.multi_gpu and not context.slot.devices
         return ("submission", context.job.submission) if shared else None
 
     def _modes(self, lights: Sequence[SpeedOfLight]) -> tuple[ModeRequest, ...]:

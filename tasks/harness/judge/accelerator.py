@@ -96,17 +96,37 @@ def device_failure(device: str) -> DeviceFailed | None:
     return None
 
 
+#: What other processes held before any candidate ran: contexts of workers that wait for their turns.
+_expected_bytes = 0
+
+
+def expect_others() -> None:
+    """What other processes hold now is no submission's.
+
+    Raises:
+        DeviceFailed: the device does not say.
+    """
+    global _expected_bytes  # noqa: PLW0603 of this process and its device
+    _expected_bytes = _bytes_of_others()[0]
+
+
+def _bytes_of_others() -> tuple[int, int]:
+    """Bytes of the device that other processes hold, and all that it has."""
+    try:
+        free, total = torch.cuda.mem_get_info()
+        return total - free - torch.cuda.memory_reserved(), total
+    except Exception as error:
+        raise DeviceFailed(f"the device does not report its memory: {type(error).__name__}: {error}") from error
+
+
 def held_by_others() -> str | None:
     """That other processes hold too much of the device's memory, as a sentence; None: they do not.
 
     Raises:
         DeviceFailed: the device does not say.
     """
-    try:
-        free, total = torch.cuda.mem_get_info()
-        others = total - free - torch.cuda.memory_reserved()
-    except Exception as error:
-        raise DeviceFailed(f"the device does not report its memory: {type(error).__name__}: {error}") from error
+    others, total = _bytes_of_others()
+    others -= _expected_bytes
     if others <= _OTHERS_BYTES:
         return None
     return (

@@ -15,7 +15,7 @@ from .audit import Audit, ControlCosts, Sample, audit, details
 from .cases import Case
 from .course import HandOverFacts, kept, length_ns, progress, with_copies
 from .faults import Fault
-from .hand_over import Calibration
+from .hand_over import Bound, Calibration
 from .mode_run import ModeRun, check_time_limit
 from .problem import rng_seed_of
 from .report import TimingReport
@@ -340,7 +340,9 @@ class Benchmark:
             bound = self._calibration.device.bound(
                 outside_ns=call.outside_ns, output_bytes=call.output_bytes, exclusive=call.exclusive
             )
-        elif self._calibration is not None:
+        elif self._calibration is not None and self._calibration.message is None:
+            bound = Bound.unknown(call.outside_ns)
+        elif self._calibration is not None and self._calibration.message is not None:
             bound = self._calibration.message.bound(
                 outside_ns=call.outside_ns,
                 tensors=call.tensors,

@@ -151,15 +151,15 @@ class DeviceCosts:
 class Calibration:
     """The cost of a hand-over on this host, now."""
 
-    message: Costs
+    #: Of calls by message; None: not measured yet.
+    message: Costs | None
     #: Of calls that the judge's own work on a device marks; None: no call is made so.
     device: DeviceCosts | None = None
 
     def as_details(self) -> dict[str, dict[str, float]]:
         """For the report."""
-        return {"message": self.message.as_details()} | (
-            {} if self.device is None else {"device": self.device.as_details()}
-        )
+        ways = {"message": self.message, "device": self.device}
+        return {name: costs.as_details() for name, costs in ways.items() if costs is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,3 +171,8 @@ class Bound:
     margin_ns: float
     #: The least time that the kernel can have taken.
     bound_ns: float
+
+    @classmethod
+    def unknown(cls, outside_ns: int) -> Bound:
+        """Of a call whose hand-over is not known: the whole span may be the kernel, or nothing of it."""
+        return cls(kernel_ns=float(outside_ns), margin_ns=float(outside_ns), bound_ns=0.0)

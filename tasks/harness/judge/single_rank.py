@@ -17,7 +17,7 @@ from .calibration import CalibrationCall, calibrate, calibrate_device, keeps_tur
 from .cases import Value
 from .control import Control, ControlOutputs
 from .faults import Fault
-from .hand_over import Calibration, DeviceCosts
+from .hand_over import Calibration, Costs, DeviceCosts
 from .problem import CheckRaised, Problem, TaskFault
 from .request import Compiled
 from .worker_client import WorkerClient
@@ -98,13 +98,19 @@ class SingleRank:
     def prepare_device(
         self, device: str, *, deadline_ns: int, await_others: Callable[[], None] | None = None
     ) -> tuple[Calibration | None, str]:
-        """See Workers. `await_others`: waits until no other process makes a context; then calls are measured."""
+        """See Workers.
+
+        `await_others`: of a group. It waits until no other process makes a context; then calls are measured, those by
+        message only if all are made so.
+        """
         self._device = device
         why_not = self._client.prepare_device(deadline_ns=deadline_ns)
         if await_others is not None:
             await_others()
         if why_not is None:
             why_not = self._measure_marked_calls(deadline_ns)
+        if why_not is None and await_others is not None:
+            return Calibration(message=None, device=self._device_costs), "open"
         try:
             # Calls by message are bounded, too, over their whole span.
             return self.calibrate(deadline_ns=deadline_ns), why_not or "open"
@@ -115,7 +121,7 @@ class SingleRank:
         """Measure what calls cost that the judge's own work on the device marks; why there are none."""
         try:
             most_bytes = self._client.memory_bytes // 8
-            call = self._calibration_call(deadline_ns)
+            call = _calibration_call(self._client, self._device, deadline_ns)
             costs = calibrate_device(call, most_bytes=most_bytes)
             with self._client.holding_device() as hold_ns:
                 keeps = keeps_turns(call, costs, hold_ns=hold_ns)
@@ -162,8 +168,7 @@ class SingleRank:
             self._controlled = self._control is not None
             if self._controlled:
                 return None
-        most_bytes = self._client.memory_bytes // 8
-        message = calibrate(self._calibration_call(deadline_ns, by_message=True), most_bytes=most_bytes)
+        message = costs_by_message(self._client, self._device, deadline_ns=deadline_ns)
         return Calibration(message=message, device=self._device_costs)
 
     def control(
@@ -193,18 +198,6 @@ class SingleRank:
             deadline_ns=deadline_ns,
             beside=self._client.activity,
         )
-
-    def _calibration_call(self, deadline_ns: int, *, by_message: bool = False) -> CalibrationCall:
-        def call(value: tuple[object, ...], output_capacity: int) -> tuple[int, int]:
-            called = self._client.call(
-                pack(map_tensors(value, lambda item: item.to(self._device))),
-                output_capacity=output_capacity,
-                deadline_ns=deadline_ns,
-                by_message=by_message,
-            )
-            return called.outside_ns, called.claim_ns
-
-        return call
 
     def load(
         self, files: Mapping[str, str], submission: str, *, deadline_ns: int, compiled: Compiled | None = None
@@ -277,6 +270,31 @@ class SingleRank:
         if expected is None:
             return last.output.has_tensor
         return signature(expected) == last.output.signature
+
+
+def costs_by_message(client: WorkerClient, device: str, *, deadline_ns: int) -> Costs:
+    """What calls by message cost, by a worker that has run no submission's code.
+
+    Raises:
+        Fault: it failed.
+    """
+    call = _calibration_call(client, device, deadline_ns, by_message=True)
+    return calibrate(call, most_bytes=client.memory_bytes // 8)
+
+
+def _calibration_call(
+    client: WorkerClient, device: str, deadline_ns: int, *, by_message: bool = False
+) -> CalibrationCall:
+    def call(value: tuple[object, ...], output_capacity: int) -> tuple[int, int]:
+        called = client.call(
+            pack(map_tensors(value, lambda item: item.to(device))),
+            output_capacity=output_capacity,
+            deadline_ns=deadline_ns,
+            by_message=by_message,
+        )
+        return called.outside_ns, called.claim_ns
+
+    return call
 
 
 def _known_kernel_failed(fault: Fault) -> str:

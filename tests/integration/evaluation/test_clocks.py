@@ -1,4 +1,4 @@
-"""The daemon's readings of a device reach the judge in its container.
+"""The daemon's readings of a device reach the judge in its container, and decide over its next group.
 
 What a hot device has slowed does not count, nor what was timed at other clocks than the GPU type demands.
 """
@@ -18,6 +18,7 @@ from runner.base.gpu_types import ClockPolicy, GpuType, Registry, Vendor
 from runner.base.model import Device, JobResult, Mode, Progress, Slot, Verdict
 from runner.devices.gate import HealthGate
 from runner.devices.vendors.nvidia import Nvml
+from runner.evaluation import warm_pool
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from runner.task_format import extra_to_stored, load_folder, to_stored
 from runner.task_format.model import CaseSet
@@ -61,9 +62,9 @@ def evaluate(
 
 @contextmanager
 def evaluator_of(
-    engine: DockerEngine, settings: EvaluationSettings, answers: dict[str, Any], clocks: ClockPolicy
+    engine: DockerEngine, settings: EvaluationSettings, answers: dict[str, Any], clocks: ClockPolicy, *, warm: int = 0
 ) -> Iterator[tuple[Evaluator, Slot]]:
-    """An evaluator, and a slot whose device answers so."""
+    """An evaluator, and a slot whose device answers so, for which so many containers wait."""
     fake = FakeNvml(lambda: [answers])
     gate_of = {Vendor.NVIDIA.value: lambda: Nvml(fake)}
     device = Device(
@@ -71,7 +72,7 @@ def evaluator_of(
     )
     fake.nvmlInit()
     registry: Any = _Types(clocks)
-    made = Evaluator(engine, registry, replace(settings, warm_containers=0))
+    made = Evaluator(engine, registry, replace(settings, warm_containers=warm))
     made._systems["CPU"] = {"hostname": "test-host"}
     made._resources = replace(
         made._resources,
@@ -91,13 +92,20 @@ def group_rows(
     on_progress: Callable[[Progress], None] | None = None,
 ) -> list[Mapping[str, Any]]:
     """The results of a group of modules on a slot whose device answers so."""
+    with evaluator_of(engine, settings, answers, ClockPolicy()) as (made, slot):
+        return rows_of(made, slot, codes, on_progress)
+
+
+def rows_of(
+    made: Evaluator, slot: Slot, codes: list[str], on_progress: Callable[[Progress], None] | None = None
+) -> list[Mapping[str, Any]]:
+    """The results of a group of the batch."""
     group = samples.group(
         *({"id": number, "code": code} for number, code in enumerate(codes)),
         reference=REFERENCE,
         settings={"timed_calls": 5, "inputs": 2, "timeout_s": PATIENCE_S},
     )
-    with evaluator_of(engine, settings, answers, ClockPolicy()) as (made, slot):
-        return list(made.run(group, slot, cancel=threading.Event(), on_progress=on_progress).items)
+    return list(made.run(group, slot, cancel=threading.Event(), on_progress=on_progress).items)
 
 
 def becomes_hot(answers: dict[str, Any]) -> Callable[[Progress], None]:
@@ -177,3 +185,27 @@ def test_a_group_does_not_count_where_its_device_broke(
     answers["nvmlDeviceGetRemappedRows"] = [0, 0, 0, 1]
     with pytest.raises(EvaluationError, match="slot cpu0 is not fit: "):
         group_rows(docker_engine, settings, answers, [GOOD])
+
+
+def test_groups_of_a_batch_share_a_container_while_nothing_is_left_on_their_device(
+    docker_engine: DockerEngine, settings: EvaluationSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a group leaves there ends its container, and the slot waits; no process of its container lives on."""
+    monkeypatch.setattr(warm_pool, "IDLE_S", PATIENCE_S)
+    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0))
+
+    def leaves(_progress: Progress) -> None:
+        answers["nvmlDeviceGetComputeRunningProcesses"] = [{"pid": 1 << 22, "usedGpuMemory": 1 << 20}]
+
+    container: Any = None
+    with evaluator_of(docker_engine, settings, answers, ClockPolicy(), warm=1) as (made, slot):
+        made._resources.refill_pool(replace(samples.PLACE, slot=slot))
+        for count in (1, 2, 3):
+            (row,) = rows_of(made, slot, [GOOD], leaves if count == 3 else None)
+            assert row["verdict"] == "accepted", row
+            kept = made._warm_pool._pools[slot.name].kept
+            assert (kept is None) is (count == 3)
+            container = container if kept is None else kept.container
+            assert (container.requests, container._closed) == (count, count == 3)
+        with pytest.raises(EvaluationError, match=r"slot cpu0 (is not fit|cannot be used): "):
+            rows_of(made, slot, [GOOD])

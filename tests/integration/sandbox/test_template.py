@@ -156,8 +156,20 @@ step('test', json.dumps([sys.made_once, *(peer.recv(100).decode() for peer in li
     assert len(set(json.loads(report.steps[0].stdout))) == 1
 
 
-def test_a_template_that_stays_is_as_closed_as_init(workshop: Workshop) -> None:
-    """While a submission runs, where a request may follow: no signal, no memory, no limit, no descriptor of it."""
+_AHEAD_AND_ONE_WORKER = """
+request()
+say('ahead', count=2)
+further = socket.socket(fileno=int(os.environ['KR_RANKS_FD']))
+assert further.recv(1) == b'a'
+peer = line()
+"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "closed"), [("request(); peer = line()", 1), (_AHEAD_AND_ONE_WORKER, 3)], ids=["template", "ahead"]
+)
+def test_what_waits_beside_a_submission_is_as_closed_as_init(workshop: Workshop, begin: str, closed: int) -> None:
+    """A template, and workers that were started ahead: no signal, no memory, no limit, no descriptor of them."""
     names = ("signal_everybody", "priorities", "proc_memory_write", "proc_of_others", "process_memory_calls", "ptrace")
     sources = [case.source for case in all_cases() if case.name in (*names, "pidfd_getfd")]
     assert len(sources) == len(names) + 1
@@ -166,18 +178,71 @@ line.recv(1)
 import json
 names = {{}}
 exec({PRELUDE.read_text(encoding="utf-8")!r}, names)
-uids = [open(f'/proc/{{pid}}/status').read().split('Uid:')[1].split()[:4] for pid in names['others']()]
+uids = []
+for pid in names['others']():
+    try:
+        uids.append(open(f'/proc/{{pid}}/status').read().split('Uid:')[1].split()[:4])
+    except (FileNotFoundError, ProcessLookupError):
+        # The parent of a fork, which ends at once.
+        pass
 for source in {sources!r}:
     exec(source, names)
 line.sendall(json.dumps([names['BREACHES'], uids]).encode())
 line.recv(1)
 """
-    judge = "request(); peer = line(); peer.sendall(b'x'); step('test', peer.recv(100000).decode())"
-    spec = workshop.spec(replace(workshop.pair_boot(judge, worker), preload=PRELOAD))
+    judge = begin + "\npeer.sendall(b'x'); step('test', peer.recv(100000).decode())"
+    spec = workshop.spec(replace(workshop.pair_boot(judge, worker), preload=PRELOAD, ahead="pass"))
     with workshop.engine.start(spec) as container:
         for _ in range(2):
-            report = container.run(PairRequest(payload={}, stay_open=True), on_progress=None, cancel=threading.Event())
+            request = PairRequest(payload={}, successive=True, stay_open=True)
+            report = container.run(request, on_progress=None, cancel=threading.Event())
             assert report.ok, report.message
             breaches, uids = json.loads(report.steps[0].stdout)
             assert breaches == []
-            assert ["10000", "0", "10000", "0"] in uids
+            # And perhaps the parent of the last fork, which ends at once. None is left of the request before.
+            assert uids.count(["10000", "0", "10000", "0"]) in (closed, closed + 1)
+
+
+def test_a_worker_that_was_started_ahead_is_like_another_and_runs_its_code_before(workshop: Workshop) -> None:
+    """Ids, capabilities of all threads, descriptors, environment; another takes the place of one that failed."""
+    judge = (
+        _LOOK
+        + """
+request()
+further = socket.socket(fileno=int(os.environ['KR_RANKS_FD']))
+def ask(peer):
+    peer.sendall(b'x')
+    return json.loads(peer.recv(100000))
+def next_worker():
+    say('spawn', role='candidate')
+    return ask(socket.socket(fileno=socket.recv_fds(further, 1, 1)[1][0]))
+seen = [ask(line()), next_worker()]
+say('ahead', count=4)
+assert further.recv(1) == b'a'
+seen += [next_worker() for _ in range(4)]
+step('test', json.dumps(seen))
+"""
+    )
+    worker = _WORKER.replace("{**look()", "{**look(), 'ahead': getattr(sys, 'ahead', None)")
+    ahead = """
+import os, sys, threading
+sys.ahead = [*os.getresuid(), int(open('/proc/self/status').read().split('CapPrm:')[1].split()[0], 16)]
+if os.getpid() // 2 % 2:
+    raise RuntimeError
+for place in ('/tmp', '/dev/shm'):
+    # As a driver may, which must not end the request: nobody there can remove it.
+    open(f'{place}/{os.getpid()}', 'w').close()
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+"""
+    boot = replace(workshop.pair_boot(judge, worker), preload=PRELOAD, ahead=ahead)
+    report = workshop.run(workshop.spec(boot), PairRequest(payload={}, successive=True))
+    assert report.ok, report.message
+    plain, replaced, *others = json.loads(report.steps[0].stdout)
+    assert plain == replaced
+    capabilities = 1 << 5 | 1 << 6 | 1 << 7
+    # Each takes two process ids, so every other one fails.
+    assert [other["ahead"] for other in others] == [[10000, 0, 10000, capabilities]] * 2 + [None] * 2
+    # With a second thread the C library has a signal of its own by which all change their uid.
+    for other in others:
+        assert other | {"ahead": None, "Threads": "1", "SigCgt": plain["SigCgt"]} == plain
+        assert other["Threads"] == ("1" if other["ahead"] is None else "2")

@@ -9,7 +9,15 @@ from typing import Any, cast
 import pytest
 import torch
 
-from tasks.harness.judge.accelerator import DeviceFailed, DeviceFull, held_by_others, raise_for_device, require_device
+from tasks.harness.judge import accelerator
+from tasks.harness.judge.accelerator import (
+    DeviceFailed,
+    DeviceFull,
+    expect_others,
+    held_by_others,
+    raise_for_device,
+    require_device,
+)
 from tasks.harness.judge.evaluation import Judge
 from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.frames import Frames
@@ -114,6 +122,19 @@ def test_memory_that_a_submission_holds_is_not_the_tasks_fault(cuda: Cuda, error
     cuda.own, cuda.others = 77 * GIB, 1 * GIB
     with pytest.raises(TaskFault, match="generate_input raised"):
         task(raising(error)).generate({}, rng_seed=1)
+
+
+def test_what_workers_hold_that_wait_for_their_turns_is_no_submissions(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes to it is."""
+    monkeypatch.setattr(accelerator, "_expected_bytes", 0)
+    cuda.others = 5 * GIB
+    assert held_by_others() is not None
+    expect_others()
+    assert held_by_others() is None
+    cuda.others = 8 * GIB
+    assert held_by_others() is not None
 
 
 @pytest.mark.parametrize("code", [46, 100, 214, 802, 999])

@@ -29,6 +29,7 @@ CALIBRATION = Calibration(
     ),
     device=DeviceCosts(hand_over=_HAND_OVER),
 )
+_CALIBRATIONS = {"device": CALIBRATION, "message": CALIBRATION, "unknown": replace(CALIBRATION, message=None)}
 #: Calls none of which is so long that it is set aside.
 VARYING = (60_000, 63_000)
 #: Kernels of a microsecond to seconds, some calls of which something makes longer; hand-overs of 5 to 100 µs.
@@ -72,7 +73,7 @@ def _outcomes(
             timing=timing,
             ranked=ranked,
             device="cpu" if how in ("controls", "nothing") else "cuda",
-            calibration=CALIBRATION if how in ("device", "message") else None,
+            calibration=_CALIBRATIONS.get(how),
         )
         for claims_ns in claims
     ]
@@ -85,7 +86,7 @@ def _outcomes(
     exclusive=FLAGS,
     delayed_ns=st.lists(st.sampled_from([0, 0, 0, 30_000, 5_000_000, None]), min_size=1),
     claims=st.tuples(CLAIMS, CLAIMS),
-    how=st.sampled_from(["controls", "controls", "device", "message", "nothing"]),
+    how=st.sampled_from(["controls", "controls", "device", "message", "unknown", "nothing"]),
     timing=TIMINGS,
     check_ns=st.sampled_from([0, 1_000_000, 1_500_000_000]),
     ranked=st.booleans(),

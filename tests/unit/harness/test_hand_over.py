@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from tasks.harness.judge.audit import Sample, audit
 from tasks.harness.judge.calibration import calibrate
-from tasks.harness.judge.hand_over import Costs, HandOver
+from tasks.harness.judge.hand_over import Bound, Costs, HandOver
 
 COSTS = Costs(
     short=HandOver(p25_ns=99_000, median_ns=100_000, p75_ns=105_000),
@@ -26,6 +27,15 @@ def test_bound_takes_off_the_hand_over_and_a_margin() -> None:
     assert bound.kernel_ns == 1_000_000 - 100_000 - 6_000
     assert bound.margin_ns == 10_000 + 20_000 + 3_000
     assert bound.bound_ns == bound.kernel_ns - bound.margin_ns
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.999, 1.0])
+def test_a_call_whose_hand_over_is_not_known_counts_as_its_span(share: float) -> None:
+    """However little of it is claimed."""
+    spans = (1_000_000, 1_100_000, 900_000, 30_000)
+    samples = [Sample(claim_ns=int(share * span), outside_ns=span, bound=Bound.unknown(span)) for span in spans]
+    counted = audit(samples, controls_ns=None, tolerance=0.1)
+    assert (counted.timing, counted.counted, counted.is_forged) == ("measured", spans, False)
 
 
 def test_calibration_under_load_keeps_its_teeth() -> None:

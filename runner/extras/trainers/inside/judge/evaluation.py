@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -30,11 +31,13 @@ from tasks.harness.judge.author_code import begin_at
 from tasks.harness.judge.benchmark import Benchmark
 from tasks.harness.judge.cases import parse_cases
 from tasks.harness.judge.control import Control
+from tasks.harness.judge.device_calls import Measured
 from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.frames import Frames
 from tasks.harness.judge.hand_over import Calibration
 from tasks.harness.judge.mode_run import ModeRun
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.single_rank import costs_by_message
 from tasks.harness.judge.stopping import Stopping
 from tasks.harness.judge.system_facts import facts
 from tasks.harness.judge.throttling import DeviceUnsteady
@@ -47,6 +50,7 @@ from tasks.harness.shared.values import tensors_of
 from .clock import Clock
 from .compare import Comparison, Tolerance, compare, kernelbench_allclose, kind_of
 from .group import CANDIDATES, DEVICE_BASELINES, Candidate, Group, Result
+from .init_line import MOST_AHEAD
 from .moments import DRAWS
 from .prepare import DEPENDS_ON_HISTORY, Expected, Prepared, Trial, prepare, require_fit
 from .reference_module import InvalidReference, Reference, same_bits
@@ -71,6 +75,9 @@ NewWorker = Callable[[str], socket.socket]
 #: Asks init for what was built of a candidate, for the worker that is there. False: none of it can be used.
 Unpack = Callable[[int], bool]
 
+#: Prepares calls of the first worker on a device: what they cost there, and the gate (see `Workers.prepare_device`).
+PrepareDevice = Callable[..., tuple[Calibration | None, str]]
+
 _T = TypeVar("_T")
 
 
@@ -93,7 +100,7 @@ class GroupJudge:
         reference: WorkerClient | None,
         control: Control | None,
         new_worker: NewWorker,
-        calibration: Calibration | None,
+        prepare_device: PrepareDevice | None,
         gate: str,
         builds: Mapping[int, str | None],
         unpack: Unpack,
@@ -102,8 +109,8 @@ class GroupJudge:
 
         `request`: what the timing of calls asks of one. `first`: a worker that has run no candidate's code.
         `reference`: one for the reference, which has begun to prepare its device; None: none has been started.
-        `control`: None on a device, or where it would say nothing. `calibration`: on a device, what calls cost there.
-        `gate`: on a device, `open` if the judge's own work marks calls, or why not.
+        `control`: None on a device, or where it would say nothing. `prepare_device`: None: the first worker's calls
+        need no preparation. `gate`: why the judge's own work marks no calls there, or nothing.
         """
         self._group = group
         self._settings = group.settings
@@ -117,14 +124,15 @@ class GroupJudge:
         self._unpack = unpack
         self._core = first.core
         self._for_reference = reference
-        self._calibration = calibration
+        self._prepare_device = prepare_device
+        #: On a device, what calls cost there.
+        self._calibration: Calibration | None = None
+        #: On a device, `open` if the judge's own work marks calls, or why not.
         self.gate = gate
         #: A claim counts if it is bounded to within this part of it.
         self.tolerance = request.tolerance
-        #: What was measured of the device; None: calls on it go by message.
-        self._measured = first.device_measured
-        #: Whether the judge's own work on a device marks calls, so that launches are not in their time.
-        self.is_marked = self._measured is not None
+        #: What was measured of the device; None: calls on it go by message, as all do before it is measured.
+        self._measured: Measured | None = None
         #: The candidate's worker that is there, or was last: what the judge holds for it is freed when it is gone.
         self._spent = first
         system = facts(device)
@@ -171,7 +179,9 @@ class GroupJudge:
 
     def _emit(self, result: Result, captured: Captured, parts_ms: Mapping[str, float] | None = None) -> None:
         passed = result.verdict == "accepted"
-        gate = {"gate": self.gate} if self.gate else {}
+        gate: dict[str, object] = {"gate": self.gate} if self.gate else {}
+        if self._calibration is not None:
+            gate["calibration"] = self._calibration.as_details()
         judged = Judged(
             verdict=result.verdict,
             message=result.message or None,
@@ -189,10 +199,15 @@ class GroupJudge:
             stderr=captured.stderr[-8000:],
         )
 
+    @property
+    def is_marked(self) -> bool:
+        """Whether the judge's own work on a device marks calls, so that launches are not in their time."""
+        return self._measured is not None
+
     # -- the reference -------------------------------------------------------------------------------------------
 
     def _prepare_or_refuse(self, directory: Path) -> None:
-        """Prepare the reference. Whatever its values make the judge raise is its own fault.
+        """Prepare the reference, and the device. Whatever its values make the judge raise is the reference's fault.
 
         Raises:
             InvalidReference: it cannot be used.
@@ -201,7 +216,7 @@ class GroupJudge:
         """
         try:
             self._prepare(directory)
-        except (InvalidReference, HarnessFailed):
+        except (InvalidReference, HarnessFailed, DeviceFailed):
             raise
         except Exception as error:
             failed = device_failure(self.device)
@@ -234,6 +249,8 @@ class GroupJudge:
         side = self._reference_worker(reference, settings.baseline, client)
         self.prepared = prepare(reference, settings, memory_bytes=self._request.memory_bytes)
         self._reference_side = side
+        self._measure_device()
+        self._mark_calls(side.client)
         further = [name for name in settings.further_baselines if name != settings.baseline]
         if settings.timed_calls:
             for name in further:
@@ -247,6 +264,38 @@ class GroupJudge:
                 each.load_state(self.prepared.state)
         except Fault as fault:
             raise InvalidReference(f"the reference's weights cannot be loaded: {_of_module(fault)}") from fault
+
+    def _measure_device(self) -> None:
+        """Measure what calls on the device cost, when all contexts have been made. No candidate's code has run."""
+        if self._prepare_device is None or self._fresh is None:
+            return
+        try:
+            deadline_ns = time.monotonic_ns() + _START_NS
+            self._calibration, self.gate = self._prepare_device(deadline_ns=deadline_ns)
+        except Fault as fault:
+            raise HarnessFailed(f"a worker failed before any code was loaded: {fault.message}") from fault
+        except (OSError, RuntimeError) as error:
+            raise HarnessFailed(f"the device cannot be prepared: {error}") from error
+        self._measured = self._fresh.device_measured
+
+    def _measure_messages(self) -> bool:
+        """Measure what calls by message cost there, if it is not known."""
+        if self._calibration is None or self._calibration.message is not None or self._fresh is None:
+            return False
+        try:
+            costs = costs_by_message(self._fresh, self.device, deadline_ns=time.monotonic_ns() + _START_NS)
+        except Fault as fault:
+            raise HarnessFailed(f"a worker failed before any code was loaded: {fault.message}") from fault
+        self._calibration = replace(self._calibration, message=costs)
+        return True
+
+    def _mark_calls(self, client: WorkerClient) -> None:
+        """Let the judge's own work mark a worker's calls, if it does so here."""
+        if self._measured is None:
+            return
+        why_not = client.prepare_device(deadline_ns=time.monotonic_ns() + _START_NS, measured=self._measured)
+        if why_not is not None:
+            raise HarnessFailed(f"a worker cannot be timed as the first one was: {why_not}")
 
     def _load_reference(self) -> tuple[WorkerClient, Fault | None]:
         """A worker that has run the reference's file; and what the file raised, which is said better in this process.
@@ -310,6 +359,8 @@ class GroupJudge:
             side.generators = self.prepared.used_generators(in_eval=in_eval)
             side.set_eval(on=in_eval)
             row = self.timed_row(side, calls)
+            if any(sample.by_host for sample in row.samples) and self._measure_messages():
+                row = self.timed_row(side, calls)
             side.rest()
         except Fault as fault:
             failed = device_failure(self.device)
@@ -375,7 +426,7 @@ class GroupJudge:
     def fresh_worker(self) -> WorkerClient:
         """A worker in which no candidate's code has run."""
         if self._fresh is None:
-            self._fresh = self._connect("candidate")
+            self._fresh = self._connect_candidate()
             # None lives any more.
             self.prepared.reference.is_alone = True
         return self._fresh
@@ -403,8 +454,15 @@ class GroupJudge:
         """What the compilers said of a candidate that they refused ahead; None: they did not."""
         return self._builds.get(candidate)
 
+    def _connect_candidate(self) -> WorkerClient:
+        """A new worker for a candidate. On a device those that were started ahead may have ended while they waited."""
+        for _ in range(MOST_AHEAD if self._prepare_device is not None else 0):
+            with contextlib.suppress(HarnessFailed):
+                return self._connect("candidate")
+        return self._connect("candidate")
+
     def _connect(self, role: str) -> WorkerClient:
-        client = self._for_reference if role == "reference" else None
+        begun = client = self._for_reference if role == "reference" else None
         deadline = time.monotonic_ns() + _START_NS
         try:
             if client is None:
@@ -416,12 +474,12 @@ class GroupJudge:
             if self.control is not None and client.open_flags(deadline_ns=deadline):
                 client.warm_up(deadline_ns=deadline)
             # It answers when it is up. The reference's calls, which may be next, would be timed beside its start.
-            if self._measured is None:
-                parse(client, "", deadline_ns=deadline)
+            if self._measured is not None:
+                self._mark_calls(client)
+            elif begun is not None:
+                client.await_device(deadline_ns=deadline)
             else:
-                why_not = client.prepare_device(deadline_ns=deadline, measured=self._measured)
-                if why_not is not None:
-                    raise HarnessFailed(f"a worker cannot be timed as the first one was: {why_not}")
+                parse(client, "", deadline_ns=deadline)
         except Fault as fault:
             raise HarnessFailed(f"a worker failed before any code was loaded: {fault.message}") from fault
         except RuntimeError as error:

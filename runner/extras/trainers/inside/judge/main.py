@@ -10,8 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from tasks.harness.emulate import asked
-from tasks.harness.judge.accelerator import device_of, require_device
+from tasks.harness.judge.accelerator import device_of, expect_others, require_device
 from tasks.harness.judge.evaluation import START_TIMEOUT_NS
 from tasks.harness.judge.frames import Frames
 from tasks.harness.judge.single_rank import SingleRank
@@ -20,6 +22,7 @@ from tasks.harness.judge.worker_output import Collector, Watcher
 
 from .evaluation import GroupJudge
 from .group import Group
+from .init_line import InitLine
 from .request import GroupRequest
 
 
@@ -29,24 +32,12 @@ def judge(payload: Mapping[str, Any], *, single_rank: SingleRank, collector: Col
     device = device_of(request.device)
     single_rank.limit(request.memory_bytes, device)
     deadline_ns = time.monotonic_ns() + START_TIMEOUT_NS
+    group = Group.from_message(request.group)
     with socket.socket(fileno=int(os.environ.pop("KR_RANKS_FD"))) as line:
         line.settimeout(START_TIMEOUT_NS / 1e9)
-
-        def new_worker(role: str) -> socket.socket:
-            frames.send({"type": "spawn", "role": role})
-            data, descriptors, _, _ = socket.recv_fds(line, 1, 1)
-            if not data:
-                raise RuntimeError(f"no {role} worker was started")
-            return socket.socket(fileno=descriptors[0])
-
-        def unpack(candidate: int) -> bool:
-            frames.send({"type": "unpack", "name": str(candidate)})
-            answer = line.recv(1)
-            if not answer:
-                raise RuntimeError("init does not say whether it has unpacked a build")
-            return answer == b"u"
-
-        reference, calibration, gate = None, None, ""
+        init = InitLine(line, frames)
+        reference, prepare_device = None, None
+        gate = ""
         if device == "cpu":
             single_rank.warm_up(deadline_ns=deadline_ns)
         elif asked():
@@ -55,16 +46,23 @@ def judge(payload: Mapping[str, Any], *, single_rank: SingleRank, collector: Col
         else:
             # The first worker, the reference's and this process make their contexts side by side.
             single_rank.begin_device(flush_bytes=None, deadline_ns=deadline_ns, tried=request.streams_wait)
-            reference = WorkerClient(new_worker("reference"), Watcher(), core=single_rank.core)
+            reference = WorkerClient(init.new_worker("reference"), Watcher(), core=single_rank.core)
             # What the first worker tries holds for all.
             reference.begin_device(flush_bytes=None, deadline_ns=deadline_ns, tried=True)
             require_device(device)
-            await_others = partial(reference.await_device, deadline_ns=deadline_ns)
-            calibration, gate = single_rank.prepare_device(device, deadline_ns=deadline_ns, await_others=await_others)
+            if torch.version.cuda is not None:
+                # Theirs while the reference is prepared.
+                init.begin_ahead(len(group.candidates) - 1)
+
+            def await_others() -> None:
+                init.await_ahead()
+                expect_others()
+
+            prepare_device = partial(single_rank.prepare_device, device, await_others=await_others)
         first, control = single_rank.give_away()
         collector.start()
         GroupJudge(
-            Group.from_message(request.group),
+            group,
             request=request.as_judge_request(device),
             device=device,
             frames=frames,
@@ -72,9 +70,9 @@ def judge(payload: Mapping[str, Any], *, single_rank: SingleRank, collector: Col
             first=first,
             reference=reference,
             control=control if device == "cpu" else None,
-            new_worker=new_worker,
-            calibration=calibration,
+            new_worker=init.new_worker,
+            prepare_device=prepare_device,
             gate=gate,
             builds={int(number): message for number, message in request.builds.items()},
-            unpack=unpack,
+            unpack=init.unpack,
         ).run(Path.cwd())

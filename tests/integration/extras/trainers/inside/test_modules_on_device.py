@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 
+from tasks.harness.judge.modules.request import GroupRequest
+from tasks.harness.local import Start
 from tests.acceptance.modules.problems import PROBLEMS, candidate
 from tests.support import emulated_gpu
-from tests.support.local_modules import evaluate
+from tests.support.local_modules import SuccessivePair, evaluate
 from tests.support.waiting import PATIENCE_S
 
 _REFERENCE_NS = 400_000
@@ -41,19 +44,23 @@ _FORGES = (
 )
 
 
-def _judged(*codes: str, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
-    group: Mapping[str, Any] = {
+def _group(*codes: str, reference: str = _REFERENCE, **settings: Any) -> Mapping[str, Any]:  # noqa: ANN401 any setting
+    return {
         "kind": "module",
-        "reference": _REFERENCE,
+        "reference": reference,
         "settings": {"timed_calls": 6, "inputs": 2, "timeout_s": PATIENCE_S, **settings},
         "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
     }
-    return evaluate(group, start=emulated_gpu.start, device="cuda")
 
 
-def test_times_are_those_of_the_device_and_bounded_by_the_judge() -> None:
-    """Of the reference's worker and of each candidate's; a claim that leaves time out gains nothing."""
-    faster, forges = _judged(_FASTER, _FORGES)
+def _judged(*codes: str, ahead: Start | None = None, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
+    return evaluate(_group(*codes, **settings), start=emulated_gpu.start, ahead=ahead, device="cuda")
+
+
+@pytest.mark.parametrize("ahead", [None, emulated_gpu.start_ahead], ids=["", "ahead"])
+def test_times_are_those_of_the_device_and_bounded_by_the_judge(ahead: Start | None) -> None:
+    """Of the reference's worker and of each candidate's, whenever it has made its context; forging gains nothing."""
+    faster, forges = _judged(_FASTER, _FORGES, ahead=ahead)
     assert (faster["verdict"], faster["timing"]) == ("accepted", "audited"), faster
     assert faster["reference_ns"] == pytest.approx(_REFERENCE_NS, abs=10)
     assert faster["candidate_ns"] == pytest.approx(_REFERENCE_NS / 2, abs=10)
@@ -65,6 +72,36 @@ def test_times_are_those_of_the_device_and_bounded_by_the_judge() -> None:
     assert (forges["verdict"], forges["timing"]) == ("accepted", "measured"), forges
     assert forges["speedup"] == pytest.approx(1.0, rel=0.01)
     assert forges["speedup_low"] <= 1.0 <= forges["speedup_high"]
+
+
+def test_workers_that_ended_while_they_waited_cost_no_candidate_anything() -> None:
+    """Another takes the place of each."""
+    ended = partial(emulated_gpu.start_ahead, first=("os:_exit", ()))
+    rows = _judged(_FASTER, _FASTER, _FASTER, ahead=ended)
+    assert [(row["verdict"], row["timing"]) for row in rows] == [("accepted", "audited")] * 3, rows
+
+
+def test_a_device_that_does_not_say_what_is_free_is_our_fault() -> None:
+    """When the device is prepared the reference has run in the judge's process, and is not blamed."""
+    reference = "import torch\ntorch.cuda.mem_get_info = None\n" + _REFERENCE
+    (row,) = evaluate(_group(_FASTER, reference=reference), start=emulated_gpu.start, device="cuda")
+    assert row["verdict"] == "internal_error", row
+    assert "does not report its memory" in row["message"]
+
+
+@pytest.mark.parametrize("number", ["", ", random.random()"], ids=["marked", "by message"])
+def test_calls_by_message_are_measured_where_there_are_some(number: str) -> None:
+    """Where a number in the inputs changes. Marked calls are measured always; before any candidate's code runs."""
+    reference = "import random\n" + _REFERENCE.replace("torch.randn(8, 16)", f"torch.randn(8, 16){number}")
+    assert "torch.randn(8, 16)" in _REFERENCE
+    group = _group(
+        _FASTER.replace("(self, x)", "(self, x, _=0)"), reference=reference.replace("(self, x)", "(self, x, _=0)")
+    )
+    with SuccessivePair(start=emulated_gpu.start) as pair:
+        (step,) = pair.run(GroupRequest(group=group, device="cuda").to_payload()).steps
+    assert step.judged is not None
+    assert step.judged.verdict == "accepted", step.judged.message
+    assert set(step.judged.details["calibration"]) == ({"device", "message"} if number else {"device"})
 
 
 def test_a_baseline_that_the_device_lacks_makes_the_reference_invalid() -> None:

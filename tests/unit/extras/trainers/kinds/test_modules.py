@@ -118,8 +118,8 @@ def test_a_candidate_is_built_alone(gpu: GpuType) -> None:
     assert set(plan.request.keep) == set(CACHES.values())
 
 
-def test_groups_of_a_batch_share_a_container_on_a_cpu_alone() -> None:
-    """Not where each candidate is to have its own, not after a failure, on no device, and not under gVisor."""
+def test_groups_of_a_batch_share_a_container() -> None:
+    """Also on a device. Not where each candidate is to have its own, not after a failure, and not under gVisor."""
     whole = Group(GroupContext(**vars(samples.PLACE), job=samples.group(**_GROUP)))
     failed = Group(GroupContext(**vars(samples.PLACE), job=replace(samples.group(**_GROUP), failures=1)))
     device = Device(index=0, uuid="GPU-1", name="NVIDIA H100", vendor="nvidia")
@@ -129,8 +129,9 @@ def test_groups_of_a_batch_share_a_container_on_a_cpu_alone() -> None:
     alone = Group(GroupContext(**vars(samples.PLACE), job=separate))
     gvisor = replace(samples.CPU, runtime="runsc")
     under_gvisor = Group(GroupContext(**{**vars(samples.PLACE), "gpu": gvisor}, job=samples.group(**_GROUP)))
-    plans = [next(group.plans({}))[0] for group in (whole, failed, on_device, alone, under_gvisor)]
-    assert [plan.follows for plan in plans] == [("batch", whole.context.job.batch_id), None, None, None, None]
+    plans = [next(group.plans({}))[0] for group in (whole, on_device, failed, alone, under_gvisor)]
+    batch = ("batch", whole.context.job.batch_id)
+    assert [plan.follows for plan in plans] == [batch, batch, None, None, None]
     assert [plan.kept_for for plan in plans] == [plan.follows for plan in plans]
 
 
