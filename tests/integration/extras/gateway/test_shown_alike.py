@@ -157,7 +157,7 @@ def test_a_banned_user_ranks_nowhere(public: Gate, bench: Bench, monkeypatch: py
 
     def ranked_users() -> list[list[tuple[object, ...]]]:
         return [
-            gate.sql(f"SELECT user_id FROM runner.{view} ORDER BY rank NULLS LAST")
+            gate.sql(f"SELECT user_id FROM runner.{view} ORDER BY rank NULLS LAST")  # noqa: S608 - names of ours
             for view in ("ranking", "final_ranking", "dataset_ranking")
         ]
 
