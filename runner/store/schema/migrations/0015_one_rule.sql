@@ -1,2 +1,0 @@
--- runner.counting_score alone says which scores count.
-DROP VIEW runner.valid_score;
