@@ -375,6 +375,26 @@ def test_a_boards_own_target_reaches_public_addresses_alone(
     assert play.db.execute("SELECT name FROM runner.webhook").fetchall() == []
 
 
+def test_a_leaderboard_that_is_not_there_is_said(
+    play: Play, bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """When the sender begins, and in the list, until it is made: a target may name it before."""
+    bench.board()
+    monkeypatch.setenv("DATABASE_URL", play.bench.url)
+    named = {"all": None, "one": ["identity"], "two": ["identity", "typo", "later"]}
+    targets = [
+        {"name": name, "format": "json", "events": ["record.new"], "boards": boards} for name, boards in named.items()
+    ]
+    missing = play.db.execute("SELECT * FROM runner.set_webhooks(%s::jsonb)", (json.dumps(targets),)).fetchall()
+    assert missing == [{"name": "two", "missing_boards": ["later", "typo"]}]
+    assert main(["webhook", "list"]) == 0
+    assert "no leaderboard: later, typo" in " ".join(capsys.readouterr().out.split())
+    bench.board("later")
+    assert main(["webhook", "list", "--json"]) == 0
+    listed = {line["name"]: line["missing_boards"] for line in json.loads(capsys.readouterr().out)}
+    assert listed == {"all": [], "one": [], "two": ["typo"]}
+
+
 def test_processes_that_are_killed_and_two_at_once(
     play: Play, submit: Submit, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
