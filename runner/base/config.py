@@ -86,7 +86,7 @@ class WebhookConfig(BaseModel):
     events: tuple[_WebhookEvent, ...] = Field(default=BOARD_EVENTS, min_length=1)
     """The events that it gets. Without it, all but those of hosts."""
     boards: tuple[str, ...] | None = Field(default=None, min_length=1)
-    """The leaderboards whose events it gets. Without it, all public ones."""
+    """The leaderboards whose events it gets. Without it, all public ones. `webhook list` says which are not there."""
 
 
 class WebhookSecret(BaseModel):

@@ -3,7 +3,7 @@
 A secret run shows that a submission passes on data that nobody has seen. Only its verdict counts, so its times are
 taken in fewer calls and do not rank; in a final they count. No other module of the evaluation asks whether a job is
 secret. The schema decides which modes have one (`add_jobs`), when it runs (`follow_public`), whether the public score
-counts (`valid_score`), and what authors see of it (`result`).
+counts (`counting_score`), and what authors see of it (`result`).
 """
 
 from __future__ import annotations

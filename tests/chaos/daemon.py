@@ -27,7 +27,7 @@ from runner.base import logs
 from runner.base.config import Config
 from runner.base.errors import CancelledByRequest, EvaluationError
 from runner.base.gpu_types import Registry
-from runner.base.model import Device, Job, JobResult, Progress, Slot, SubmissionJob
+from runner.base.model import Device, Job, JobResult, Progress, Slot, SubmissionJob, Verdict
 from runner.daemon.instance import instance_id
 from runner.daemon.loop import Daemon, ExitReason
 from runner.daemon.outcomes.spool import Spool
@@ -41,6 +41,8 @@ from tests.support.jobs import of_submission
 _PR_SET_PDEATHSIG: Final = 1
 #: Runs are short here: when another job is taken beside one, and how often that is looked into.
 _PAUSE_S: Final = 0.05
+#: How many early checks break.
+_BREAKS: Final = 0.2
 #: A file of the state directory: the process that has begun to handle SIGTERM.
 HEARS: Final = "hears"
 
@@ -98,7 +100,7 @@ class Journal:
 class Evaluator:
     """Obeys scripts. Threadsafe."""
 
-    can_refuse = False
+    can_refuse = True
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -107,8 +109,19 @@ class Evaluator:
         self._random = random.SystemRandom()
 
     def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
-        """Nothing is checked early."""
-        raise NotImplementedError
+        """Refuse what the script says does not compile; now and then the check breaks, or takes long."""
+        script = Script.from_code(of_submission(job).code)
+        nonce = uuid.uuid4().hex
+        self._journal.write("checked", job, slot, nonce)
+        if cancel.wait(self._random.choice((0.0, script.work_ms / 1000))):
+            raise CancelledByRequest("told to")
+        if self._random.random() < _BREAKS:
+            raise EvaluationError("the check broke")
+        if script.failing or script.verdict(job.gpu_type, secret=job.secret) is not Verdict.COMPILE_ERROR:
+            return None
+        result = found(job, script, nonce=nonce, score_s=self._random.uniform(1e-6, 1e-3))
+        self._journal.write("refused", job, slot, nonce)
+        return result
 
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Nothing to prepare."""

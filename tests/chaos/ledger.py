@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -411,11 +411,32 @@ def _executions(books: Books) -> Iterator[str]:
     for (job_id, attempt, _), times in begun.items():
         if times > 1:
             yield f"job {job_id}, attempt {attempt} was run {times} times"
+    yield from _early_checks(books, {(job_id, attempt) for job_id, attempt, _ in begun})
     claimed_at = {line["nonce"]: line["claimed_at"] for lines in books.journals.values() for line in lines}
     for job in books.jobs:
         found_at = claimed_at.get((job["report"] or {}).get("nonce"))
         if found_at is not None and found_at != job["started_at"].timestamp():
             yield f"job {job['id']}: its result is of another claim than the one that the database knows"
+
+
+def refused_early(books: Books) -> Mapping[int, int]:
+    """Job -> attempt, of those that an early check ended."""
+    lines = [line for lines in books.journals.values() for line in lines if line["what"] == "refused"]
+    refused = {line["nonce"] for line in lines}
+    return {job["id"]: job["attempt"] for job in books.jobs if (job["report"] or {}).get("nonce") in refused}
+
+
+def _early_checks(books: Books, begun: Collection[tuple[int, int]]) -> Iterator[str]:
+    """A job is checked once, and what a check ended no host had begun; a lost database forgets both."""
+    if books.lost_s is not None:
+        return
+    checks = Counter(line["job"] for lines in books.journals.values() for line in lines if line["what"] == "checked")
+    for job_id, times in checks.items():
+        if times > 1:
+            yield f"job {job_id} was checked early {times} times"
+    for job_id, attempt in refused_early(books).items():
+        if (job_id, attempt) in begun:
+            yield f"job {job_id}, attempt {attempt} was run, and refused early"
 
 
 def _ranking(books: Books) -> Iterator[str]:

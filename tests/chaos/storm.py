@@ -495,8 +495,13 @@ class Storm:
             "failures, retried or final": sum(job["failures"] for job in books.jobs),
             "reclaims": sum(job["reclaims"] for job in books.jobs),
             "stale results kept as evidence": len(books.stale),
-            "results that are nowhere": sum(line["what"] == "found" for line in lines)
-            - len({job["report"]["nonce"] for job in books.jobs if (job["report"] or {}).get("nonce")} | books.stale),
+            "results that are nowhere": len(
+                {line["nonce"] for line in lines if line["what"] == "found"}
+                - {job["report"]["nonce"] for job in books.jobs if (job["report"] or {}).get("nonce")}
+                - books.stale
+            ),
+            "early checks": sum(line["what"] == "checked" for line in lines),
+            "jobs refused early": len(ledger.refused_early(books)),
             "requests the frontend repeated": frontend.repeated,
             "looks at the books during the storm": self._watch.looks,
             "database connections ended": report.terminated,

@@ -227,6 +227,19 @@ def test_an_attempt_that_ran_twice_is_noticed(world: World) -> None:
     assert "attempt 1 was run 2 times" in complaint
 
 
+def test_an_early_check_of_what_ran_is_noticed(world: World) -> None:
+    """A job is checked once, and what was refused has not run."""
+    checked = {**world.journal[0], "what": "checked"}
+    world.journal.append(checked)
+    assert ledger.settled(world.books()) == []
+    world.journal.append({**checked, "what": "refused"})
+    (complaint,) = ledger.settled(world.books())
+    assert "attempt 1 was run, and refused early" in complaint
+    world.journal[-1] = checked
+    (complaint,) = ledger.settled(world.books())
+    assert "was checked early 2 times" in complaint
+
+
 def test_two_runs_on_one_slot_are_noticed(world: World) -> None:
     """The evaluator says so itself."""
     world.journal.append({**world.journal[0], "what": "doubled"})

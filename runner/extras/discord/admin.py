@@ -169,7 +169,7 @@ async def start(interaction: discord.Interaction[Client]) -> None:
     await answer(interaction, "Submissions are taken.")
 
 
-@ADMIN.command(name="ban", description="Take no more submissions of a user (administrators)")
+@ADMIN.command(name="ban", description="Take no more submissions of a user, and rank none (administrators)")
 @app_commands.describe(user="The user")
 async def ban(interaction: discord.Interaction[Client], user: discord.User) -> None:
     """Refuse what the user submits from now on, by any frontend."""

@@ -13,6 +13,7 @@ from runner.base.errors import ConfigError, DatabaseUnavailableError, KernelRunn
 from runner.extras.discord.answers import answer
 from runner.extras.discord.errors import sentence
 from runner.extras.discord.following import Follower
+from runner.extras.discord.turn import HOLD_S, Turn
 from runner.extras.store import AsyncStore
 
 _log: Final = logs.get_logger("discord.client")
@@ -21,22 +22,25 @@ _log: Final = logs.get_logger("discord.client")
 class Client(discord.Client):
     """One connection to Discord and the database. Members and their messages are not read."""
 
-    def __init__(self, config: Config, store: AsyncStore) -> None:
+    def __init__(self, config: Config, store: AsyncStore, hold_s: float = HOLD_S) -> None:
+        """`hold_s`: as of `Turn`."""
         # Slash commands bring their user and its roles with them.
         super().__init__(intents=discord.Intents(guilds=True), allowed_mentions=discord.AllowedMentions.none())
         self.config = config
         self.store = store
         self.tree = Tree(self)
         self.follower = Follower(self)
+        self.turn = Turn(store, hold_s)
 
     async def setup_hook(self) -> None:
-        """Open the store, tell Discord the commands, and follow what is open.
+        """Open the store, wait for this process's turn, tell Discord the commands, and follow what is open.
 
         Raises:
             ConfigError: the database's login has not the rights, or the bot is not in the server that is named.
         """
         await self.store.open()
         await self._look_at_rights()
+        await self.turn.take()
         if self.config.discord_guild_id is not None:
             await self._sync_only_to(self.config.discord_guild_id)
         await self.tree.sync()
@@ -66,6 +70,7 @@ class Client(discord.Client):
         """Follow nothing any more, leave Discord, then the database."""
         await self.follower.stop()
         await super().close()
+        await self.turn.end()
         await self.store.close()
 
 

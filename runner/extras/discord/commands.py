@@ -14,8 +14,8 @@ def discord(context: typer.Context) -> None:
     """Serve slash commands in a Discord server, in the foreground (docs/discord.md).
 
     It connects as the login of DATABASE_URL, which needs the role `runner_discord`, and to Discord with the token of
-    `discord_token_file`. SIGTERM or Ctrl-C ends it; submissions go on, and the next start follows them. Run one at a
-    time.
+    `discord_token_file`. SIGTERM or Ctrl-C ends it; submissions go on, and the next start follows them. Of several on
+    one database one serves, and the others wait.
     """
     if missing("discord"):
         raise ConfigError(

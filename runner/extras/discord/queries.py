@@ -10,4 +10,5 @@ from runner.store.queries import statements
 QUERIES: Final = statements(
     __file__,
     "before_submit(leaderboard text, user_id text, code bytea)",
+    "hold_discord(holder uuid, seconds float8) AS held",
 )

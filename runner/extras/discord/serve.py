@@ -16,6 +16,7 @@ from runner.extras.discord import admin, boards, reading, submitting
 from runner.extras.discord.client import Client
 from runner.extras.discord.groups import ADMIN, LEADERBOARD
 from runner.extras.discord.queries import QUERIES
+from runner.extras.discord.turn import HOLD_S
 from runner.extras.store import AsyncStore
 from runner.store import direct_address
 
@@ -24,9 +25,9 @@ _CONNECTIONS: Final = 8
 COMMANDS: Final = (admin, boards, reading, submitting)
 
 
-def build(config: Config, store: AsyncStore) -> Client:
-    """The client with all its commands, not connected yet."""
-    client = Client(config, store)
+def build(config: Config, store: AsyncStore, hold_s: float = HOLD_S) -> Client:
+    """The client with all its commands, not connected yet; `hold_s`: as of `Turn`."""
+    client = Client(config, store, hold_s)
     client.tree.add_command(LEADERBOARD)
     client.tree.add_command(ADMIN)
     return client
@@ -37,7 +38,8 @@ def serve(config: Config) -> None:
 
     Raises:
         ConfigError: no database, no token, or one that Discord refuses.
-        InfrastructureError: Discord cannot be reached at the start; later it is waited for.
+        InfrastructureError: Discord cannot be reached at the start; later it is waited for. Or another process has
+            become the bot.
     """
     logs.configure(config.log_format, config.log_level)
     token = config.secret("discord_token")
@@ -61,7 +63,19 @@ async def _run(client: Client, token: str) -> None:
         loop.add_signal_handler(number, task.cancel)
     try:
         async with client:
-            await client.start(token)
+            serving, lost = asyncio.create_task(client.start(token)), asyncio.create_task(client.turn.lost.wait())
+            try:
+                await asyncio.wait((serving, lost), return_when=asyncio.FIRST_COMPLETED)
+                if lost.done():
+                    raise InfrastructureError(
+                        "another process serves Discord from this database, since this one did not reach the database "
+                        "for half a minute; run one bot"
+                    )
+                await serving
+            finally:
+                serving.cancel()
+                lost.cancel()
+                await asyncio.gather(serving, lost, return_exceptions=True)
     except asyncio.CancelledError:
         # The end wanted, not a failure.
         return

@@ -144,7 +144,7 @@ FROM (
 SELECT DISTINCT l.name AS leaderboard, j.gpu_type
 FROM leaderboard.submission s
 JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
-JOIN runner.job j ON j.submission_id = s.id
+CROSS JOIN LATERAL (SELECT o.gpu_type FROM runner.job o WHERE o.submission_id = s.id OFFSET 0) AS j
 WHERE s.user_id = %(user_id)s::text ORDER BY 1, 2 LIMIT 200
 
 -- name: open_sources

@@ -51,7 +51,7 @@ def list_webhooks(
     """List the targets.
 
     One is `up`, `failing` (tried again for a day), or `ended` (it answered 410). Those of the configuration are there
-    once `webhook run` has begun.
+    once `webhook run` has begun; of those it also says which of their leaderboards are not there.
     """
     with session(context).store() as store:
         lines = store.all(QUERIES["webhooks"])
@@ -61,9 +61,11 @@ def list_webhooks(
     table = make_table("name", "format", "of", "state", "last told", "waiting", "given up", "why", "next try")
     for line in lines:
         since = "" if line["failing_since"] is None else f" since {units.moment(line['failing_since'])}"
+        missing_boards = ", ".join(line["missing_boards"])
+        why = (line["reason"], f"no leaderboard: {missing_boards}" if missing_boards else None)
         cells = (
             *(line["name"], line["format"], line["leaderboard"] or "configuration", line["state"] + since),
-            *(units.moment(line["told_at"]), str(line["waiting"]), str(line["given_up"]), line["reason"] or ""),
+            *(units.moment(line["told_at"]), str(line["waiting"]), str(line["given_up"]), "; ".join(filter(None, why))),
             "" if line["state"] == "ended" else units.moment(line["retry_at"]),
         )
         table.add_row(*(Text(one_line(cell)) for cell in cells))

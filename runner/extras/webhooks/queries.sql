@@ -3,7 +3,7 @@
 -- name: webhooks
 -- How the targets of webhooks stand.
 SELECT w.name, w.leaderboard, w.format, w.events, w.boards, w.state, w.told_at, w.waiting, w.failing_since, w.reason,
-       w.retry_at, w.given_up
+       w.retry_at, w.given_up, w.missing_boards
 FROM runner.webhook_state w ORDER BY w.name
 
 -- name: webhook_waits

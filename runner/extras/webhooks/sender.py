@@ -186,7 +186,8 @@ async def serve(config: Config, dsn: str) -> None:
             await _first(stop, timeout_s=POLL_S)
         if stop.is_set():
             return
-        await store.begin("runner_webhook", "set_webhooks", targets=json.dumps(targets))
+        for row in await store.begin("runner_webhook", "set_webhooks", targets=json.dumps(targets)):
+            _log.warning("webhook_boards_missing", webhook=row["name"], boards=row["missing_boards"])
         _log.info("webhooks_started", targets=[webhook.name for webhook in config.webhooks])
         async with http.client() as over:
             sender = Sender(

@@ -129,6 +129,7 @@ class Queue:
     hosts: dict[str, ModelHost] = field(default_factory=dict)
     jobs: dict[int, ModelJob] = field(default_factory=dict)
     submissions: dict[int, ModelSubmission] = field(default_factory=dict)
+    banned: set[str] = field(default_factory=set)
     #: (GPU type, priority) -> the highest turn claimed.
     clock: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -358,9 +359,9 @@ class Queue:
         return places
 
     def _counts(self, job: ModelJob) -> bool:
-        """KernelBot's rule: no run was hacked, a secret ranked run passed on the same type, and none failed there."""
+        """No run was hacked, a secret ranked run passed on the same type, none failed there, and the user may rank."""
         submission = self.submissions[job.submission]
-        if "hacked" in (submission.status, submission.job_status):
+        if "hacked" in (submission.status, submission.job_status) or submission.user in self.banned:
             return False
         secret = [
             row

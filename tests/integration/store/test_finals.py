@@ -177,6 +177,8 @@ def test_a_finalist_that_does_not_pass_is_out_and_a_fault_of_ours_is_not_its_own
     # Eight comparisons of one pair suffice; one or two rounds lack a score of one.
     (pair,) = (pair for pair in pairs if not pair.control)
     assert 8 <= pair.n <= 9
+    db.execute("DELETE FROM runner.final_score WHERE number = 1")
+    assert (None, ids[0]) in [(line.rank, line.submission_id) for line in board.store.final_ranking("identity")[0]]
 
 
 def test_a_final_is_cancelled_paused_and_survives_a_deleted_submission(

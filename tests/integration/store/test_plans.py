@@ -7,6 +7,7 @@ them: that is how a daemon meets a full queue.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,11 @@ import pytest
 from psycopg.rows import dict_row
 
 from runner.base.model import Verdict
-from runner.extras.boards.queries import QUERIES as BOARDS
+from runner.extras.boards import queries as boards
+from runner.extras.discord import queries as discord
+from runner.extras.gateway import queries as gateway
+from runner.extras.queries import SHARED
+from runner.extras.webhooks import queries as webhooks
 from runner.store.clean import to_jsonb
 from runner.store.queries import QUERIES
 from runner.store.results import _result
@@ -271,7 +276,7 @@ def test_the_last_words_of_a_submission_do_not_depend_on_how_many_results_there_
     assert max(deep.entries.values()) < 100, deep
 
 
-#: A user's share of a board's scores, on each of ten boards.
+#: A user's share of a board's scores, on each of ten boards; each score is a record.
 SCORES = """\
 INSERT INTO leaderboard.user_info (id, user_name) SELECT 'user ' || u, 'U' FROM generate_series(0, 9999) u
 ON CONFLICT DO NOTHING;
@@ -287,7 +292,7 @@ WITH job AS (
 ), run AS (
     INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, system_info)
     SELECT j.submission_id, now(), now(), m, j.secret, 'CPU',
-           CASE WHEN m = 'leaderboard' AND NOT j.secret THEN j.id / 1e6 END, true, '{}'
+           CASE WHEN m = 'leaderboard' AND NOT j.secret THEN 1 - j.id / 1e6 END, true, '{}'
     FROM job j, unnest(ARRAY['test', 'benchmark', 'leaderboard']) m RETURNING id, submission_id, secret
 )
 INSERT INTO runner.job_run (run_id, job_id)
@@ -302,13 +307,50 @@ def test_a_ranking_costs_what_its_users_cost(bench: Bench, db: Db, meter: Meter)
     bench.board()
     bench.submit()
     ranking = {"leaderboard": "identity", "gpu_type": None}
-    meter.cost(BOARDS["ranking"].sql, ranking)
+    meter.cost(boards.QUERIES["ranking"].sql, ranking)
     db.execute(SCORES.encode())
     for analyzed in (False, True):
         if analyzed:
             db.execute("ANALYZE")
-        cost = meter.cost(BOARDS["ranking"].sql, ranking)
+        cost = meter.cost(boards.QUERIES["ranking"].sql, ranking)
         assert cost.walked == {}, (analyzed, cost)
         assert cost.entries["score_place_idx"] < 1000, (analyzed, cost)
         assert sum(cost.entries.values()) < 3000, (analyzed, cost)
     assert len(bench.store.ranking("identity")) == 100
+
+
+GUESTS = (boards.QUERIES, gateway.QUERIES, discord.QUERIES, webhooks.QUERIES, SHARED)
+#: What a request may ask.
+ASKED = {
+    "board_id": 1, "category": "leaderboard", "event_id": 1, "final_id": 1, "gpu_type": "CPU", "gpu_types": ["CPU"],
+    "ids": [500], "job_id": 500, "last_day": True, "leaderboard": "identity", "limit": 50, "most_bytes": 10_000,
+    "name": "identity", "names": ["identity"], "offset": 0, "submission_id": 500, "user_id": "user 5",
+    "user_name": "nobody", "verdict": "accepted", "with_code": True, "with_runs": True,
+}  # fmt: skip
+#: What operators alone ask, of all users or all runs of a day.
+RARE = {"users", "count_waiting", "user_submission_ids", "stats_runs"}
+
+
+def test_no_request_walks_a_table(bench: Bench, db: Db, meter: Meter) -> None:
+    """What guests ask for a page or an event reads no table from end to end; of scores no more than it shows."""
+    bench.board()
+    bench.submit()
+    db.execute(SCORES.encode())
+    db.execute("ANALYZE")
+    asked = {
+        name: query.sql
+        for queries in GUESTS
+        for name, query in queries.items()
+        if query.sql.startswith(b"SELECT") and not re.search(rb"^SELECT \* FROM runner\.|runner\.submit", query.sql)
+    }
+    assert len(asked) > 50
+    asked |= {
+        "webhook_leaders": b"SELECT runner.webhook_leaders(1, 'CPU')",
+        "board_records": b"SELECT * FROM runner.board_records(1, 'CPU', 50)",
+        "board_scores": b"SELECT * FROM runner.board_scores(1, 'CPU', 50)",
+    }
+    costs = {name: meter.cost(query, ASKED) for name, query in asked.items()}
+    assert {name for name, cost in costs.items() if cost.walked} == RARE
+    for name in ("webhook_leaders", "board_records", "board_scores", "records"):
+        entries = {index: number for index, number in costs[name].entries.items() if index.startswith("score_")}
+        assert 0 < sum(entries.values()) < 200, (name, entries)

@@ -189,6 +189,13 @@ class QueueMachine(RuleBasedStateMachine):
         taken = self._sql("SELECT runner.invalidate(submission_id => %s, reason => 'bad device')", submission)
         assert taken == self.model.invalidate(submission)
 
+    @precondition(lambda self: self.model.ranking() or self.model.banned)
+    @rule(user=st.sampled_from(USERS), banned=st.booleans())
+    def ban(self, user: str, *, banned: bool) -> None:
+        """A user's results count no more, or again."""
+        self.db.execute("UPDATE leaderboard.user_info SET is_banned = %s WHERE id = %s", (banned, user))
+        (self.model.banned.add if banned else self.model.banned.discard)(user)
+
     @rule(host=st.sampled_from(HOSTS), draining=st.booleans())
     def drain(self, host: str, draining: bool) -> None:
         """A host is drained, or serves again; a restart in between changes nothing."""

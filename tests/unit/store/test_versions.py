@@ -24,6 +24,7 @@ DIGESTS: Final[Mapping[str, str]] = {
     "0012_quartiles": "3cfe555118ba2bd39e1efd1bd81826980409c3e3f1a326b61e06f6ba36ef1991",
     "0013_no_reuse": "ea636c78113deb2c428eea01024d722bd3331148d6ceef2dd307c858339a152f",
     "0014_early_checks": "ed43fa7ad9105e31d743863c5f88797d6d38c4a461d1e2a4c0ff14668d33c333",
+    "0015_one_rule_one_bot": "0469bdc30c52d5bfe066e315580c8cda1120738ada97db13fd71020ce0d6db45",
 }
 
 

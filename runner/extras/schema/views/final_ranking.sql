@@ -1,8 +1,9 @@
 -- The order of the last final of each leaderboard and GPU type. A rank is one more than how many others are shown to be
--- faster, so those that cannot be told apart share it. Who is out has none.
+-- faster, so those that cannot be told apart share it. Who is out, or has
+-- no score, has none.
 CREATE OR REPLACE VIEW runner.final_ranking AS
 SELECT l.name AS leaderboard, w.gpu_type,
-       CASE WHEN e.fault IS NULL THEN 1 + cardinality(array_positions(w.slower, e.number)) END AS rank,
+       CASE WHEN e.fault IS NULL AND m.n > 0 THEN 1 + cardinality(array_positions(w.slower, e.number)) END AS rank,
        s.user_id, u.user_name, e.submission_id, m.score, m.scores[m.outside + 1] AS score_low,
        m.scores[m.n - m.outside] AS score_high, m.n AS evaluations, m.hosts, m.spread_hosts, m.spread_rounds, e.fault,
        e.number AS rank_before, w.id AS final_id, w.ended_at

@@ -1,4 +1,6 @@
--- runner.valid_score, to be asked for one row of leaderboard.runs at a time: then it walks no table and makes no join.
+-- The public scores that count: the time is what the leaderboard demands, the submission is not marked hacked, its user
+-- is not banned, the secret run on the same GPU type passed, and none failed there. To be asked for one row of
+-- leaderboard.runs at a time: then it walks no table and makes no join.
 CREATE OR REPLACE VIEW runner.counting_score AS
 SELECT r.id AS run_id, s.id AS submission_id, s.leaderboard_id, r.runner AS gpu_type, s.user_id, r.score,
        s.submission_time, s.file_name,
@@ -12,8 +14,10 @@ WHERE NOT r.secret AND r.score IS NOT NULL AND r.passed
   AND s.status IS DISTINCT FROM 'hacked'
   AND (SELECT count(*) FROM leaderboard.submission_job_status t WHERE t.submission_id = s.id
       AND t.status = 'hacked') = 0
+  AND (SELECT u.is_banned FROM leaderboard.user_info u WHERE u.id = s.user_id) IS NOT TRUE
   AND (SELECT bool_and(p.passed) AND bool_or(p.mode = 'leaderboard')
        -- Found by the submission: the index on the runner would give all rows of a GPU type.
        FROM (SELECT o.* FROM leaderboard.runs o WHERE o.submission_id = r.submission_id OFFSET 0) AS p
        WHERE p.runner = r.runner AND p.secret);
-COMMENT ON VIEW runner.counting_score IS 'As runner.valid_score, for one run_id.';
+COMMENT ON VIEW runner.counting_score IS
+    'Public scores that count, each to be asked for by its run_id; seconds.';

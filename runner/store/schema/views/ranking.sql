@@ -1,9 +1,9 @@
 -- The best valid score of each user on each leaderboard and GPU type; equal scores share a rank.
 --
 -- runner.score has each user's scores in order, so the best that counts is found after a few rows. Scores of other
--- programs after runner.score_mark are looked for one by one. A score counts by the rule of runner.valid_score. It is
--- written here in aggregates and in subqueries with OFFSET: the planner could make joins of anything else, and read all
--- results for each leaderboard.
+-- programs after runner.score_mark are looked for one by one. A score counts by the rule of runner.counting_score; a
+-- banned user, of whose scores none counts, is passed over at once. Aggregates and subqueries with OFFSET: the planner
+-- could make joins of anything else, and read all results for each leaderboard.
 CREATE OR REPLACE VIEW runner.ranking AS
 SELECT l.name AS leaderboard, best.gpu_type,
        rank() OVER (PARTITION BY l.name, best.gpu_type ORDER BY best.score) AS rank,
@@ -35,7 +35,8 @@ CROSS JOIN LATERAL (
             ) AS v
             WHERE k.leaderboard_id = l.id AND k.gpu_type = a.gpu_type AND k.user_id = a.user_id
             ORDER BY k.score, k.submission_time, k.submission_id LIMIT 1
-        ) AS f)
+        ) AS f
+        WHERE (SELECT o.is_banned FROM leaderboard.user_info o WHERE o.id = a.user_id) IS NOT TRUE)
         UNION ALL
         SELECT v.gpu_type, v.user_id, v.submission_id, v.file_name, v.score, v.submission_time, v.timing, v.correctness
         FROM (SELECT r.id FROM leaderboard.runs r

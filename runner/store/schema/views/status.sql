@@ -173,17 +173,13 @@ LEFT JOIN LATERAL (
            END AS unranked
     FROM (
         SELECT o.id, o.gpu_type, o.mode, o.score, o.timing, o.correctness,
-               -- The same rule as in runner.valid_score.
-               o.score IS NOT NULL AND o.passed AND o.ranks
-                   AND s.status IS DISTINCT FROM 'hacked' AND t.status IS DISTINCT FROM 'hacked'
-                   AND (SELECT bool_or(k.passed AND k.mode = 'leaderboard') AND bool_and(k.passed)
-                        FROM (SELECT i.* FROM runner.job i WHERE i.submission_id = s.id OFFSET 0) AS b
-                        JOIN runner.job_run y ON y.job_id = b.id
-                        JOIN leaderboard.runs k ON k.id = y.run_id
-                        WHERE b.secret AND k.runner = o.gpu_type) AS counts,
-               CASE WHEN o.mode = 'leaderboard' AND o.passed AND NOT o.ranks THEN
-                   format('this board ranks %s times only; this time is %s', o.demanded, o.timing)
-                       || coalesce(': ' || o.detail, '')
+               (SELECT count(*) FROM runner.counting_score c WHERE c.run_id = o.id) > 0 AS counts,
+               CASE
+                   WHEN o.mode <> 'leaderboard' OR NOT o.passed THEN NULL
+                   WHEN u.is_banned THEN 'its user is banned'
+                   WHEN NOT o.ranks THEN
+                       format('this board ranks %s times only; this time is %s', o.demanded, o.timing)
+                           || coalesce(': ' || o.detail, '')
                END AS unranked
         FROM (
             SELECT r.id, r.runner AS gpu_type, r.mode, r.score, r.passed, d.timing AS demanded, w.timing, w.correctness,

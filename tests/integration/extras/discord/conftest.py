@@ -33,7 +33,7 @@ def make_client(database_url: str, tmp_path: Path) -> Callable[..., Client]:
         url = login_of(database_url, "runner_test_discord", "runner_discord")
         config = Config(database_url=url, state_dir=tmp_path, discord_publish_url_file=secret)
         # By default however long a busy machine takes to give the database back.
-        return build(config, AsyncStore(url, queries=QUERIES, connections=4, name="test", patience_s=patience_s))
+        return build(config, AsyncStore(url, queries=QUERIES, connections=4, name="test", patience_s=patience_s), 0.2)
 
     return make
 

@@ -15,6 +15,7 @@ from PIL import Image
 from runner.base import units
 from runner.base.errors import BoardError
 from runner.base.model import Mode, Verdict
+from runner.extras.gateway.app import routes
 from tests.integration.extras.gateway.conftest import ADMIN, Gate
 from tests.integration.extras.gateway.test_feeds import ATOM, BASE, shared
 from tests.integration.extras.gateway.test_live import Watching
@@ -127,6 +128,56 @@ def test_one_ranking_everywhere(public: Gate) -> None:
     assert "identity on CPU: 2.00 µs by U1" in feed
 
 
+def test_a_banned_user_ranks_nowhere(public: Gate, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On each route that strangers read, in SQL and in exports the others move up; all is as before after the ban."""
+    # Live pages read all scores once a minute.
+    for name in ("_FRESH_S", "_ALL_S"):
+        monkeypatch.setattr(f"runner.extras.gateway.live.{name}", 0.0)
+    gate, stranger = public, Browser(public)
+    bench.board()
+    bench.register("host-a")
+    numbers = {}
+    for user in ("eve", "ada", "bob"):
+        gate.user(user)
+        numbers[user] = entry(gate, "identity", user, 1e-6 * (1 + len(numbers)))
+    gate.sql("UPDATE leaderboard.leaderboard SET deadline = now()")
+    gate.sql("SELECT runner.final('identity', rounds => 10)")
+    play(bench, lambda job, _: scored(1e-6 * job.validates))
+    values = {"name": "identity", "leaderboard": "identity", "gpu": "CPU", "id": str(numbers["eve"]), "code": "x"}
+    paths = [
+        re.sub(r"{(\w+)}", lambda found: values[found[1]], route.path)
+        for route in routes()
+        if "GET" in (route.methods or ()) and set(re.findall(r"{(\w+)}", route.path)) <= values.keys()
+        # These wait for events, or are of the author and of operators alone.
+        and not route.path.endswith(("/events", "/picture")) and not route.path.startswith(("/view", "/admin", "/user"))
+    ]  # fmt: skip
+
+    def told() -> set[str]:
+        return {path for path in paths if re.search(r"\bEve\b", stranger.get(path).text)}
+
+    def ranked_users() -> list[list[tuple[object, ...]]]:
+        return [
+            gate.sql(f"SELECT user_id FROM runner.{view} ORDER BY rank NULLS LAST")  # noqa: S608 - names of ours
+            for view in ("ranking", "final_ranking", "dataset_ranking")
+        ]
+
+    before = told()
+    assert before >= {
+        "/board/identity", "/board/identity/winners", "/board/identity/feed", "/feed", "/submissions/identity/CPU",
+        f"/entry/{numbers['eve']}",
+    }  # fmt: skip
+    assert ranked_users() == [[("eve",), ("ada",), ("bob",)]] * 3
+    status = "SELECT score IS NOT NULL, unranked FROM runner.status WHERE user_id = 'eve'"
+    assert gate.sql(status) == [(True, None)]
+    gate.ask("POST", "/admin/ban/eve", admin=ADMIN)
+    assert told() == set()
+    assert ranked_users() == [[("ada",), ("bob",)]] * 3
+    assert gate.sql(status) == [(False, "its user is banned")]
+    gate.ask("DELETE", "/admin/ban/eve", admin=ADMIN)
+    assert told() == before
+    assert ranked_users() == [[("eve",), ("ada",), ("bob",)]] * 3
+
+
 def _order(operator: Browser, action: str, **fields: str) -> int:
     given = {"csrf": operator.csrf(), "gpu": "CPU", "top": "10", "rounds": "6", "action": action, **fields}
     body = "&".join(f"{key}={value}" for key, value in given.items()).encode()
@@ -174,7 +225,8 @@ def test_a_final_on_its_page(public: Gate, bench: Bench) -> None:
     assert _order(operator, "order") == 303
     gate.sql("UPDATE leaderboard.user_info SET is_banned = true WHERE id = 'bob'")
     play(bench, lambda job, _: scored(1e-6 * (9 - job.validates)))
-    assert shown() == [(1, "eve"), (2, "bob"), (3, "ada")]
+    assert shown() == [(1, "eve"), (2, "ada")]
+    gate.sql("UPDATE leaderboard.user_info SET is_banned = false")
     assert 'href="#final"' in stranger.get("/board/identity").text
     for page in ("winners", "live"):
         assert "/board/identity?gpu=CPU#final" in checked(stranger.get(f"/board/identity/{page}"))

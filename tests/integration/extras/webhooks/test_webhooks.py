@@ -81,7 +81,11 @@ class Model:
 
     def counts(self, submission_id: int) -> bool:
         """Whether a result may be told."""
-        return any(item == submission_id and user not in self.banned for item, user, _ in self.scores)
+        return any(item == submission_id for item, _, _ in self.counting())
+
+    def counting(self) -> list[tuple[int, str, int]]:
+        """The scores of users who are not banned."""
+        return [score for score in self.scores if score[1] not in self.banned]
 
     def derive(self) -> None:
         """As `runner.derive_webhooks`."""
@@ -89,22 +93,19 @@ class Model:
         records: list[int] = []
         best: dict[str, tuple[int, int]] = {}
         lowest = 10**9
-        for submission_id, user, score in self.scores:
+        for submission_id, user, score in self.counting():
             if score < lowest:
                 records.append(submission_id)
                 lowest = score
             best[user] = min(best.get(user, (score, submission_id)), (score, submission_id))
-        leaders = [
-            item for user, (_, item) in sorted(best.items(), key=lambda pair: pair[1]) if user not in self.banned
-        ]
+        leaders = [item for _, item in sorted(best.values())]
         if leaders[:3] == self.leaders:
             return
         if leaders[:1] != self.leaders[:1]:
             last = max((records.index(item) for item in records if item in self.records), default=-1)
             for item in records[last + 1 :]:
                 self.records.append(item)
-                if self.counts(item):
-                    self.waiting.append(("record", [item]))
+                self.waiting.append(("record", [item]))
         self.leaders = leaders[:3]
         if self.leaders:
             self.waiting.append(("top3", self.leaders))
@@ -176,8 +177,8 @@ def change(play: Play, submit: Submit, model: Model, *, step: str, user: str, sc
         play.db.execute("SELECT runner.invalidate(%s, reason => 'x')", (own[-1],))
         model.scores = [score for score in model.scores if score[0] != own[-1]]
     elif step == "ban" and own:
-        play.db.execute("UPDATE leaderboard.user_info SET is_banned = true WHERE id = %s", (user,))
-        model.banned.add(user)
+        play.db.execute("UPDATE leaderboard.user_info SET is_banned = NOT is_banned WHERE id = %s", (user,))
+        model.banned ^= {user}
 
 
 def tell(play: Play, step: str) -> set[str]:
@@ -372,6 +373,26 @@ def test_a_boards_own_target_reaches_public_addresses_alone(
     bench.store.delete_board("identity", force=True)
     play.tell()
     assert play.db.execute("SELECT name FROM runner.webhook").fetchall() == []
+
+
+def test_a_leaderboard_that_is_not_there_is_said(
+    play: Play, bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """When the sender begins, and in the list, until it is made: a target may name it before."""
+    bench.board()
+    monkeypatch.setenv("DATABASE_URL", play.bench.url)
+    named = {"all": None, "one": ["identity"], "two": ["identity", "typo", "later"]}
+    targets = [
+        {"name": name, "format": "json", "events": ["record.new"], "boards": boards} for name, boards in named.items()
+    ]
+    missing = play.db.execute("SELECT * FROM runner.set_webhooks(%s::jsonb)", (json.dumps(targets),)).fetchall()
+    assert missing == [{"name": "two", "missing_boards": ["later", "typo"]}]
+    assert main(["webhook", "list"]) == 0
+    assert "no leaderboard: later, typo" in " ".join(capsys.readouterr().out.split())
+    bench.board("later")
+    assert main(["webhook", "list", "--json"]) == 0
+    listed = {line["name"]: line["missing_boards"] for line in json.loads(capsys.readouterr().out)}
+    assert listed == {"all": [], "one": [], "two": ["typo"]}
 
 
 def test_processes_that_are_killed_and_two_at_once(

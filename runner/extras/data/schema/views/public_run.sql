@@ -14,8 +14,8 @@ SELECT a.run_id, a.submission_id, s.leaderboard_id, l.name AS problem_name, s.us
            ELSE a.score::float8
        END AS score_raw,
        -- Only the first that applies. Down to longer_than_run the score is unusable, whichever program wrote it. The
-       -- others are the rule of runner.valid_score: the time is not what the leaderboard demands, or the secret run did
-       -- not pass.
+       -- others are the rule of runner.counting_score: the time is not what the leaderboard demands, the secret run did
+       -- not pass, or the user is banned.
        CASE
            WHEN a.score IS NULL THEN NULL
            WHEN s.status = 'hacked' OR t.status = 'hacked' THEN 'hacked'
@@ -33,6 +33,7 @@ SELECT a.run_id, a.submission_id, s.leaderboard_id, l.name AS problem_name, s.us
                THEN 'assurance'
            WHEN NOT k.clean THEN 'secret_failed'
            WHEN k.proven IS NOT TRUE THEN 'secret_missing'
+           WHEN u.is_banned THEN 'banned'
        END AS score_invalid_reason,
        a.start_time, a.end_time,
        a.system_info #>> '{runner,assurance,correctness}' AS assurance_correctness,
@@ -67,6 +68,7 @@ FROM (
 ) AS a
 JOIN leaderboard.submission s ON s.id = a.submission_id
 JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+LEFT JOIN leaderboard.user_info u ON u.id = s.user_id
 LEFT JOIN runner.board b ON b.leaderboard_id = s.leaderboard_id
 LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id
 LEFT JOIN (

@@ -1,5 +1,6 @@
 -- Makes the targets of the configuration these, and forgets others that it had. How one stands that is there stays.
-CREATE OR REPLACE FUNCTION runner.set_webhooks(targets jsonb) RETURNS void
+-- Returns those that name leaderboards which are not there.
+CREATE OR REPLACE FUNCTION runner.set_webhooks(targets jsonb) RETURNS TABLE (name text, missing_boards text[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -22,5 +23,7 @@ BEGIN
                 'Give the one of the configuration another name, or remove the other.');
         END IF;
     END LOOP;
+    RETURN QUERY
+    SELECT s.name, s.missing_boards FROM runner.webhook_state s WHERE s.missing_boards <> '{}' ORDER BY s.name;
 END
 $$;

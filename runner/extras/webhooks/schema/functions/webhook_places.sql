@@ -1,5 +1,5 @@
 -- The results among these that webhooks may tell, with the present names of their users: each still counts in
--- runner.ranking, and its user is not banned.
+-- runner.ranking.
 CREATE OR REPLACE FUNCTION runner.webhook_places(places jsonb, gpu_type text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -13,7 +13,7 @@ BEGIN
         FROM jsonb_array_elements(places) WITH ORDINALITY AS p (item, number)
         CROSS JOIN LATERAL (
             SELECT o.* FROM leaderboard.submission o WHERE o.id = (p.item ->> 'submission_id')::integer OFFSET 0) AS s
-        JOIN leaderboard.user_info u ON u.id = s.user_id AND u.is_banned IS NOT TRUE
+        JOIN leaderboard.user_info u ON u.id = s.user_id
         WHERE EXISTS (
             SELECT FROM (SELECT o.* FROM leaderboard.runs o WHERE o.submission_id = s.id OFFSET 0) AS r
             CROSS JOIN LATERAL (SELECT c.run_id FROM runner.counting_score c WHERE c.run_id = r.id OFFSET 0) AS c
