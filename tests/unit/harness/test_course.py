@@ -316,7 +316,7 @@ def test_copies_that_stall_in_control_calls_set_no_call_aside() -> None:
     # All but a few by Laplace; twenty of the shorter half of the calls.
     assert [outcome.details["calls"] for outcome in (still, both)] == [103, 39]
     assert still.details["outside_median_ns"] < 1_100_000
-    assert alone.details["outside_median_ns"] > 2_000_000
+    assert alone.details["outside_median_ns"] >= 2_000_000
 
 
 def test_few_control_calls_say_less_of_stalls_than_many() -> None:
