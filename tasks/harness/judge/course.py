@@ -57,7 +57,7 @@ class HandOverFacts:
             single_ns=costs.single_ns,
             disturbed=(costs.disturbed + 1) / (calls + 2),
             stalled=(stalled + 1) / (calls + 2),
-            stalled_error=math.sqrt(stalled / calls * (1 - stalled / calls) / calls),
+            stalled_error=math.sqrt(stalled * (calls - stalled)) / (calls + 2) ** 1.5,
         )
 
     @classmethod
