@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tasks.harness.judge import benchmark, mode_run, throttling, timed_case
+from tasks.harness.judge.audit import ControlRow
 from tasks.harness.judge.benchmark import Benchmark
 from tasks.harness.judge.cases import parse_cases
 from tasks.harness.judge.faults import Fault
@@ -65,6 +66,9 @@ class Script:
     delayed_ns: Sequence[int | None] = (0,)
     #: None: no control calls can be made.
     controls_ns: Sequence[float] | None = (10_000.0,)
+    #: Whether calls, and copies of control calls, stall.
+    stalled: Sequence[bool] = (False,)
+    controls_stall: bool = False
     #: Time of the host for each control call, processor time of the judge for each check, and time of rank checkers.
     control_takes_ns: int = 0
     check_ns: int = 0
@@ -83,6 +87,7 @@ class ScriptedWorkers:
         self._claims = cycle(script.claims_ns)
         self._exclusive = cycle(script.exclusive)
         self._delayed = cycle(script.delayed_ns)
+        self._stalled = cycle(script.stalled)
         self._costs = cycle(script.controls_ns or (math.inf,))
         self.done: list[tuple[object, ...]] = []
         self._checkers_ns = 0
@@ -107,6 +112,8 @@ class ScriptedWorkers:
             outside_ns=outside_ns,
             by_flags=self._script.by_flags,
             delayed_ns=next(self._delayed),
+            stalled=next(self._stalled),
+            copy_ns=1_000_000,
             exclusive=next(self._exclusive),
             tensors=1,
             input_bytes=self._script.input_bytes,
@@ -121,14 +128,15 @@ class ScriptedWorkers:
         self._checkers_ns += self._script.checkers_ns
         return ""
 
-    def control(self, cases: object, count: int, *, like: Call, deadline_ns: int) -> Sequence[float] | None:
+    def control(self, cases: object, count: int, *, like: Call, deadline_ns: int) -> ControlRow | None:
         """The next control calls of the script."""
         del cases, deadline_ns
         self.done.append(("control", count, like.shape, like.output_capacities, like.parts, like.input_bytes))
         if self._script.controls_ns is None:
             return None
         self._clocks.now_ns += count * self._script.control_takes_ns
-        return [float(next(self._costs)) for _ in range(count)]
+        costs_ns = [float(next(self._costs)) for _ in range(count)]
+        return ControlRow(costs_ns=costs_ns, stalled=count * self._script.controls_stall)
 
 
 @dataclass(kw_only=True)

@@ -69,6 +69,8 @@ class Sample:
     #: How long the copy of its output went on after the span, and whether a block of it stalled.
     copy_ns: int = 0
     stalled: bool = False
+    #: How much of the copy a stall has put into the span, without the stall.
+    copied_ns: float = 0.0
     #: Whether the span holds that copy, too.
     with_copy: bool = False
     #: How long judge and worker were ready to run and did not; None where the kernel does not tell.
@@ -84,6 +86,16 @@ class Sample:
     def claimed_ns(self) -> float:
         """The claim, at most the span on the judge's clock."""
         return float(max(min(self.claim_ns, self.outside_ns), FLOOR_NS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlRow:
+    """Control calls in a row."""
+
+    #: What each costs beside its kernel. Infinity: it waited for a core. NaN: the worker used one meanwhile.
+    costs_ns: Sequence[float]
+    #: Of those that are not NaN: in how many the copy of the output stalled.
+    stalled: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,7 +331,7 @@ def _is_forged(samples: Sequence[Sample], least_ns: Sequence[float], *, hand_ove
     def is_forged_call(sample: Sample, least: float) -> bool:
         if sample.delayed_ns is None:
             return False
-        least -= sample.delayed_ns + (sample.copy_ns if sample.with_copy else 0)
+        least -= sample.delayed_ns + sample.copied_ns + (sample.copy_ns if sample.with_copy else 0)
         return sample.claim_ns < _FORGED_PART * least and least - sample.claim_ns > gap_ns
 
     return sum(map(is_forged_call, samples, least_ns)) > _FORGED_SHARE * len(samples)

@@ -152,6 +152,7 @@ class Benchmark:
             verdict = audit(samples, controls_ns=self._controls_ns(timed), tolerance=self._request.tolerance)
             facts = {**row.facts, "timed_again": again, **timed.details, "controls": timed.controls_made}
             facts["set_aside"] = len(timed.claims_ns) - len(samples)
+            facts["controls_stalled"] = timed.controls_stalled
             self._report(run, index, samples, verdict, timed=timed, stopping=stopping, facts=facts)
 
     def time(self, run: ModeRun, timed: TimedCase, stopping: Stopping, *, clock: _JudgeClock | None = None) -> Timed:
@@ -171,8 +172,7 @@ class Benchmark:
             samples = [span.sample for span in spans]
             facts = self._hand_over(timed, samples)
             so_far = progress(
-                _spans_ns(samples),
-                [sample.exclusive for sample in samples],
+                *_course(samples),
                 facts,
                 judged_ns=clock.elapsed_ns - began_ns,
                 checks_ns=timed.checks_ns - checks_ns,
@@ -196,7 +196,7 @@ class Benchmark:
         crowded = self._add_controls(timed, samples, ranked=ranked)
         facts = self._hand_over(timed, samples)
         samples = with_copies(samples, facts)
-        numbers = kept(_spans_ns(samples), [sample.exclusive for sample in samples], facts)
+        numbers = kept(*_course(samples), facts)
         return Timed(
             # Control calls at the end may say that fewer are to be set aside than seemed so before.
             samples=[samples[number] for number in numbers[: stopping.max_runs]],
@@ -212,7 +212,7 @@ class Benchmark:
     def _hand_over(self, timed: TimedCase, samples: Sequence[Sample]) -> HandOverFacts:
         """What is known of the hand-over of these calls."""
         if timed.controls is not None:
-            return HandOverFacts.of_controls(timed.controls)
+            return HandOverFacts.of_controls(timed.controls, stalled=timed.controls_stalled)
         bounds = [sample.bound for sample in samples if sample.bound is not None]
         spans_ns = _spans_ns(samples)
         if self._calibration is not None and bounds and len(bounds) == len(samples):
@@ -223,7 +223,7 @@ class Benchmark:
         """Whether the noise of the hand-over keeps claims from counting, and more calls may change that."""
         if timed.controls is None or timed.input_bytes > _MORE_UP_TO_BYTES:
             return False
-        call_ns = length_ns(_spans_ns(samples), HandOverFacts.of_controls(timed.controls))
+        call_ns = length_ns(_spans_ns(samples), self._hand_over(timed, samples))
         if call_ns < _AGAIN_FROM_NS:
             return False
         limit_ns = self._request.tolerance * call_ns
@@ -303,7 +303,7 @@ class Benchmark:
             mean_ci95=findings.mean_ci95,
             span=spans.median,
             span_ci95=spans.ci95,
-            disturbed=0.0 if timed.controls is None else timed.controls.disturbed / timed.controls_made,
+            disturbed=timed.disturbed,
         )
         if noise.refusal is not None:
             raise DeviceUnsteady(noise.refusal)
@@ -365,7 +365,13 @@ class Benchmark:
             by_host=on_device and not call.by_flags,
             copy_ns=call.copy_ns,
             stalled=call.stalled,
+            copied_ns=call.copied_ns,
         )
+
+
+def _course(samples: Sequence[Sample]) -> tuple[list[float], list[bool], list[bool]]:
+    """What says which calls count: spans, and whether they were exclusive and stalled."""
+    return _spans_ns(samples), [sample.exclusive for sample in samples], [sample.stalled for sample in samples]
 
 
 def _spans_ns(samples: Sequence[Sample]) -> list[float]:

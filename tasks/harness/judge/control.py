@@ -25,7 +25,7 @@ from tasks.harness.shared.values import Packed, pack, tensors_of
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed
 
 from .activity import Activity
-from .audit import CROWDED_NS
+from .audit import CROWDED_NS, ControlRow
 from .faults import Fault
 from .snapshots import Pace
 from .worker_client import Called, WorkerClient
@@ -111,7 +111,7 @@ class Control:
         nbytes: int = 0,
         deadline_ns: int,
         beside: Activity | None = None,
-    ) -> list[float]:
+    ) -> ControlRow:
         """What up to `count` calls cost beside their kernel, in nanoseconds, after a few that do not count (`_FIRST`).
 
         Infinity: the call waited for a core. NaN: the worker used one meanwhile. `make` makes the inputs of one call,
@@ -134,7 +134,7 @@ class Control:
             packed.tree = {"t": "tuple", "items": [packed.tree, *numbers]}
             return packed
 
-        costs = []
+        costs_ns, stalled = [], 0
         packed = ordered()
         for left in reversed(range(count + (_FIRST if packed.nbytes <= _FIRST_UP_TO_BYTES else 1))):
             before = None if beside is None else beside.look()
@@ -143,12 +143,13 @@ class Control:
             alike = called.by_flags and called.in_huge_pages >= self._has_huge_pages
             if left < count and alike:
                 busy_ns = 0 if beside is None else beside.busy_ns(before)
-                costs.append(_cost(called, busy_ns))
+                costs_ns.append(_cost(called, busy_ns))
+                stalled += called.stalled and not math.isnan(costs_ns[-1])
             if left and packed.nbytes <= _OWN_UP_TO_BYTES:
                 packed = ordered()
         with _our_fault():
             client.withdraw_call(deadline_ns=deadline_ns)
-        return costs
+        return ControlRow(costs_ns=costs_ns, stalled=stalled)
 
     def close(self) -> None:
         """End it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median, pvariance
+from statistics import fmean, median
 from typing import Self
 
 from .audit import FLOOR_NS, ControlCosts, Sample
@@ -37,18 +37,27 @@ class HandOverFacts:
     sd_ns: float
     #: How much more than usual a call costs at most that nothing disturbs.
     single_ns: float
-    #: The part of the calls that something disturbs.
+    #: The part of the calls that something disturbs, and of those whose copy of the output stalls; None: these are
+    #: among the former.
     disturbed: float = _ASIDE_SHARE
+    stalled: float | None = None
+    #: Standard error of the latter.
+    stalled_error: float = 0.0
 
     @classmethod
-    def of_controls(cls, costs: ControlCosts) -> Self:
-        """From control calls. The part of disturbed calls is Laplace's: few calls do not say that there is none."""
+    def of_controls(cls, costs: ControlCosts, *, stalled: int) -> Self:
+        """From control calls, and how many of them stalled.
+
+        Parts are Laplace's: few calls do not say that there is none.
+        """
         calls = costs.count + costs.disturbed
         return cls(
             mean_ns=costs.mean_ns,
             sd_ns=costs.sd_ns,
             single_ns=costs.single_ns,
             disturbed=(costs.disturbed + 1) / (calls + 2),
+            stalled=(stalled + 1) / (calls + 2),
+            stalled_error=math.sqrt(stalled * (calls - stalled)) / (calls + 2) ** 1.5,
         )
 
     @classmethod
@@ -65,18 +74,30 @@ class HandOverFacts:
         return cls(mean_ns=0.0, sd_ns=0.0, single_ns=_SPREADS * (quantile(ordered, 0.75) - median(ordered)))
 
 
-def kept(spans_ns: Sequence[float], exclusive: Sequence[bool], facts: HandOverFacts) -> list[int]:
+def kept(
+    spans_ns: Sequence[float], exclusive: Sequence[bool], stalled: Sequence[bool], facts: HandOverFacts
+) -> list[int]:
     """The calls that count: all but the longest of those that took longer by chance, in their order.
 
-    As many are set aside, at most, as something disturbs calls of trusted code. `exclusive`: on a device, whether the
-    worker left processor and device alone; a call where it did not is set aside first.
+    As many are set aside, at most, as something disturbs calls of trusted code; of calls that stalled as many as those
+    do. `exclusive`: on a device, whether the worker left processor and device alone; a call where it did not is set
+    aside first.
     """
-    most = math.floor(min(facts.disturbed, _MOST_ASIDE) * len(spans_ns))
     limit_ns = (1 + _LONGER_SHARE) * median(spans_ns) + facts.single_ns
     numbers = range(len(spans_ns))
     longer = [number for number in numbers if spans_ns[number] > limit_ns or not exclusive[number]]
     longer.sort(key=lambda number: (exclusive[number], -spans_ns[number]))
-    aside = set(longer[:most])
+    if facts.stalled is None:
+        parts = [(longer, facts.disturbed)]
+    else:
+        parts = [
+            ([number for number in longer if not stalled[number]], facts.disturbed),
+            ([number for number in longer if stalled[number]], facts.stalled),
+        ]
+    aside: set[int] = set()
+    for part, share in parts:
+        left = math.floor(_MOST_ASIDE * len(spans_ns)) - len(aside)
+        aside.update(part[: min(math.floor(share * len(spans_ns)), left)])
     return [number for number in numbers if number not in aside]
 
 
@@ -86,8 +107,9 @@ def with_copies(samples: Sequence[Sample], facts: HandOverFacts) -> list[Sample]
     A stall is in its call's span in any case. One by chance, as a busy host makes, says nothing of the other calls.
     """
     stalls = sum(sample.stalled for sample in samples)
-    expected = facts.disturbed * len(samples)
-    if stalls <= expected + _STALL_SIGMAS * math.sqrt(expected) + 1:
+    expected = (facts.disturbed if facts.stalled is None else facts.stalled) * len(samples)
+    sd = math.hypot(math.sqrt(expected), facts.stalled_error * len(samples))
+    if stalls <= expected + _STALL_SIGMAS * sd + 1:
         return list(samples)
     return [replace(sample, outside_ns=sample.outside_ns + sample.copy_ns, with_copy=True) for sample in samples]
 
@@ -98,17 +120,25 @@ def length_ns(spans_ns: Sequence[float], facts: HandOverFacts) -> float:
 
 
 def progress(
-    spans_ns: Sequence[float], exclusive: Sequence[bool], facts: HandOverFacts, *, judged_ns: float, checks_ns: float
+    spans_ns: Sequence[float],
+    exclusive: Sequence[bool],
+    stalled: Sequence[bool],
+    facts: HandOverFacts,
+    *,
+    judged_ns: float,
+    checks_ns: float,
 ) -> Progress:
-    """What the end of a case is decided by. `exclusive`: see `kept`; the rest as in `Progress`."""
-    spans_ns = [spans_ns[number] for number in kept(spans_ns, exclusive, facts)] if spans_ns else []
+    """What the end of a case is decided by. `exclusive`, `stalled`: see `kept`; the rest as in `Progress`."""
+    spans_ns = [spans_ns[number] for number in kept(spans_ns, exclusive, stalled, facts)] if spans_ns else []
     count = len(spans_ns)
-    mean_ns = max(fmean(spans_ns) - facts.mean_ns, FLOOR_NS) if spans_ns else 0.0
     # What the hand-over varies is not the kernel's.
-    variance = max(pvariance(spans_ns) - facts.sd_ns**2, 0.0) if count > 1 else 0.0
+    middle_ns = fmean(spans_ns) if spans_ns else 0.0
+    # Not by `statistics`, whose exact fractions take longer than a short call.
+    variance = math.fsum((span_ns - middle_ns) ** 2 for span_ns in spans_ns) / count if count else 0.0
+    variance = max(variance - facts.sd_ns**2, 0.0)
     return Progress(
         count=count,
-        mean_ns=mean_ns,
+        mean_ns=max(middle_ns - facts.mean_ns, FLOOR_NS) if count else 0.0,
         sd_ns=math.sqrt(variance * count / (count - 1)) if count > 1 else 0.0,
         judged_ns=judged_ns,
         checks_ns=checks_ns,

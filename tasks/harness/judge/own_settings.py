@@ -142,15 +142,16 @@ class OwnSettings:
         `call`: names that code, should it end the process.
         """
         before = _read()
-        _apply({**before, **self._theirs}, before)
+        _apply(self._theirs, before)
         try:
             with running(call):
                 yield
         finally:
             _keep_streams_open()
             now = _read()
-            _apply(before, now)
             self._theirs = {name: value for name, value in now.items() if not _same(value, before[name])}
+            if self._theirs:
+                _apply(before, now)
 
 
 def _read() -> dict[str, Any]:
@@ -158,8 +159,9 @@ def _read() -> dict[str, Any]:
 
 
 def _apply(settings: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Set them. Those that are not named stay as they are `now`."""
     for name, (_, change) in _SETTINGS.items():
-        if not _same(settings[name], now[name]):
+        if name in settings and not _same(settings[name], now[name]):
             change(settings[name])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import torch
 from tasks.harness.shared.profilers import Capture, Profile
 from tasks.harness.shared.values import Packed, Snapshot, map_tensors, pack, signature, tensors_in, tree_signature
 
+from .audit import ControlRow
 from .calibration import CalibrationCall, calibrate, calibrate_device, keeps_turns
 from .cases import Value
 from .control import Control, ControlOutputs
@@ -173,7 +174,7 @@ class SingleRank:
 
     def control(
         self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, deadline_ns: int
-    ) -> Sequence[float] | None:
+    ) -> ControlRow | None:
         """See Workers."""
         if self._control is None or not self._controlled:
             return None

@@ -7,8 +7,8 @@ The bytes of a large output take the judge longer to copy than many kernels run,
 clock stops with the first block of the copy, and the order of all blocks is secret. A worker that writes a byte later
 cannot know whether its block has been copied; each time it loses its verdict with the probability that it has. It could
 also make the reading of a block wait until it is written. So a copy whose blocks take too long moves the stop to the
-end of the last such block, and a case in which that happens more often than something disturbs control calls has all of
-its copies in its times (`course.with_copies`).
+end of the last such block, and a case in which that happens more often than in control calls has all of its copies in
+its times (`course.with_copies`).
 
 Runs in the process that holds the memory of the call: the judge, or a rank checker.
 """
@@ -20,7 +20,7 @@ import mmap
 import os
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from statistics import median
@@ -56,6 +56,8 @@ _STALL_SHARE = 0.03
 _STALL_NS = 20_000
 #: Blocks that are read once more after the copy, to name an output that is still changing.
 _SECOND_LOOKS = 8
+#: Copies of more than this take far longer than the look at the delays (3 µs) that follows their first block.
+_LOOKS_FROM_BYTES = 1 << 20
 _CLAIM_LIMIT_NS = 1 << 62
 
 
@@ -68,6 +70,8 @@ class Filled:
     #: How long the copy went on after that, and whether a block of it stalled.
     copy_ns: int = 0
     stalled: bool = False
+    #: How long it had gone on before, without what the blocks that stalled took longer than others.
+    copied_ns: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +155,13 @@ class Copy:
     def __init__(self, sizes: Sequence[int], *, pace: Pace | None = None, is_trusted: bool = False) -> None:
         """Allocate it for tensors of these sizes.
 
-        `pace`: of control calls; it learns from this copy if the output `is_trusted`: that of a control call.
+        `pace`: of control calls. `is_trusted`: this is the output of one: the pace learns from it, and no stall moves
+        its end.
         """
+        #: Tells how long judge and worker have waited for a core since the call began.
+        self.delayed: Callable[[], int | None] | None = None
+        #: The same when the call was over, if that was with the first block of a large output; else None.
+        self.delayed_ns: int | None = None
         self._sizes = sizes
         self._pace = pace or Pace()
         self._is_trusted = is_trusted
@@ -160,6 +169,7 @@ class Copy:
         self._memory = _new_memory(size)
         nbytes = sum(sizes)
         self._at_once = nbytes <= _AT_ONCE_BYTES
+        self._looks = nbytes > _LOOKS_FROM_BYTES
         self._pages = min(-(-nbytes // (_BLOCKS * PAGE_BYTES)), _MOST_BLOCK_PAGES)
         #: Tensor, offset in it, and memory for the copy.
         self._blocks = _shuffled(
@@ -174,23 +184,32 @@ class Copy:
         """Copy every tensor from its memory and offset."""
         clock = time.perf_counter_ns
         read_ns: list[int] = []
+        look_ns = 0
         for part, start, into in self._blocks:
             memory, offset = places[part]
             memory.read_into(into, offset + start)
             read_ns.append(clock())
+            if self._looks and self.delayed is not None and len(read_ns) == 1:
+                self.delayed_ns = self.delayed()
+                look_ns = clock() - read_ns[0]
         if self._at_once or not read_ns:
             return Filled(ended_ns=read_ns[-1] if read_ns else clock())
         took_ns = [later - earlier for earlier, later in pairwise(read_ns)]
+        if took_ns:
+            took_ns[0] -= look_ns
         middle_ns = median(took_ns) if took_ns else 0
         limit_ns = min(_LONG_FACTOR * middle_ns + _LONG_NS, self._pace.most_ns(self._pages))
         if self._is_trusted:
             self._pace.learn(self._pages, middle_ns)
         too_long_ns = sum(each - limit_ns for each in took_ns if each > limit_ns)
         ended_ns = read_ns[0]
+        copied_ns = 0.0
         stalled = too_long_ns > _STALL_SHARE * (read_ns[-1] - ended_ns - too_long_ns) + _STALL_NS
-        if stalled:
+        if stalled and not self._is_trusted:
             ended_ns = max(at for at, each in zip(read_ns[1:], took_ns, strict=True) if each > limit_ns)
-        return Filled(ended_ns=ended_ns, copy_ns=read_ns[-1] - ended_ns, stalled=stalled)
+            copied_ns = ended_ns - read_ns[0] - too_long_ns
+            self.delayed_ns = None
+        return Filled(ended_ns=ended_ns, copy_ns=read_ns[-1] - ended_ns, stalled=stalled, copied_ns=copied_ns)
 
     def require_settled(self, places: Sequence[tuple[Readable, int]]) -> None:
         """Look at some blocks once more, after the clock.
@@ -200,9 +219,10 @@ class Copy:
         """
         for part, start, block in self._blocks[:_SECOND_LOOKS]:
             memory, offset = places[part]
-            now = memoryview(bytearray(len(block)))
+            # Two memoryviews would be compared byte by byte, a hundred times as slowly.
+            now = bytearray(len(block))
             with contextlib.suppress(Unreadable):
-                memory.read_into(now, offset + start)
+                memory.read_into(memoryview(now), offset + start)
                 if now != block:
                     raise Fault(
                         "rejected", "the output was still being written after custom_kernel had returned", gone=True

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from .audit import ControlCosts
+from .audit import ControlCosts, ControlRow
 from .cases import Case, Value
 from .mode_run import ModeRun
 from .workers import Call, Workers
@@ -41,11 +41,13 @@ class TimedCase:
         #: Claims of the timed calls, by rank.
         self.claims_ns: list[tuple[int, ...]] = []
         #: All rows of control calls; whether the worker has spoilt too many.
-        self._rows_ns: list[Sequence[float]] = []
+        self._rows: list[ControlRow] = []
         self._is_spoilt = False
         #: Costs of the control calls, row by row. None where no control calls can be made.
         self.controls_ns: list[Sequence[float]] | None = None
         self.controls: ControlCosts | None = None
+        #: In how many control calls the copy of the output stalled.
+        self.controls_stalled = 0
         self._last: Call | None = None
         #: True if the case changes its shapes with its seed: then every call has the same inputs.
         self.fixed = False
@@ -90,6 +92,13 @@ class TimedCase:
         """The number of control calls."""
         return sum(map(len, self.controls_ns or ()))
 
+    @property
+    def disturbed(self) -> float:
+        """The part of the control calls that something disturbed, in the call or in the copy of its output."""
+        if self.controls is None:
+            return 0.0
+        return (self.controls.disturbed + self.controls_stalled) / self.controls_made
+
     def call_first_controls(self) -> None:
         """Make the row of control calls before the first timed call."""
         self.call_controls(_FIRST_CONTROLS)
@@ -111,14 +120,15 @@ class TimedCase:
         fresh = iter(self._fresh_arguments, None)
         with self._run.phase("controls"):
             for _ in range(_CONTROL_TRIES):
-                costs_ns = self._workers.control(fresh, count, like=self._last, deadline_ns=self._run.deadline_ns)
-                if costs_ns is None:
+                row = self._workers.control(fresh, count, like=self._last, deadline_ns=self._run.deadline_ns)
+                if row is None:
                     return
-                self._rows_ns.append(costs_ns)
-                spoilt = sum(math.isnan(cost) for row in self._rows_ns for cost in row)
-                calls = sum(map(len, self._rows_ns))
-                self._is_spoilt = spoilt > _SPOILT + _MOST_SPOILT * calls
-                self.controls_ns = [] if self._is_spoilt else self._rows_ns
+                self._rows.append(row)
+                self.controls_stalled += row.stalled
+                rows_ns = [row.costs_ns for row in self._rows]
+                spoilt = sum(math.isnan(cost) for costs_ns in rows_ns for cost in costs_ns)
+                self._is_spoilt = spoilt > _SPOILT + _MOST_SPOILT * sum(map(len, rows_ns))
+                self.controls_ns = [] if self._is_spoilt else rows_ns
                 self.controls = ControlCosts.of(self.controls_ns)
                 if self.controls is not None or self._is_spoilt:
                     return

@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -92,7 +93,7 @@ class Called(Taken):
     in_huge_pages: bool = True
     #: On a device: whether the worker used no processor, and the device for nothing else (see `device_calls`).
     exclusive: bool = True
-    #: How long judge and worker were ready to run while other processes had the cores.
+    #: How long judge and worker were ready to run, until the call was over, while other processes had the cores.
     delayed_ns: int | None = None
 
 
@@ -494,6 +495,7 @@ class WorkerClient:
             waiting_ns, began_ns = self.waiting_cpu_ns, time.thread_time_ns()
             self._dry_run(by_flags, armed)
             before = self._sched_delay.total_ns()
+            copy.delayed = partial(self._sched_delay.since, before)
             start = time.perf_counter_ns()
             # Until here the worker cannot see the inputs.
             release(armed)
@@ -523,7 +525,7 @@ class WorkerClient:
             outside_ns=taken.ended_ns - start,
             by_flags=delivery is not None,
             in_huge_pages=in_huge_pages,
-            delayed_ns=delayed,
+            delayed_ns=delayed if copy.delayed_ns is None else copy.delayed_ns,
         )
 
     def _taken_like(self, by_flags: _ByFlags, layout: Layout, copy: Copy, addresses: Sequence[int]) -> Taken:

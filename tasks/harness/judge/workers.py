@@ -7,7 +7,7 @@ which calls are made, `audit` what their times are worth.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
@@ -15,6 +15,7 @@ from typing import Protocol, Self
 from tasks.harness.shared.profilers import Capture, Profile
 from tasks.harness.shared.values import Packed
 
+from .audit import ControlRow
 from .cases import Value
 from .hand_over import Calibration
 from .request import Compiled
@@ -42,6 +43,7 @@ class Call:
     #: See Called.
     copy_ns: int = 0
     stalled: bool = False
+    copied_ns: float = 0.0
     #: Time to make the inputs, before the clock ran; 0 where rank checkers made them.
     made_ns: int = 0
     #: Of all ranks together.
@@ -63,6 +65,7 @@ class Call:
             exclusive=called.exclusive,
             copy_ns=called.copy_ns,
             stalled=called.stalled,
+            copied_ns=called.copied_ns,
             tensors=packed.tensors,
             input_bytes=packed.nbytes,
         )
@@ -119,12 +122,11 @@ class Workers(Protocol):
 
     def control(
         self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, deadline_ns: int
-    ) -> Sequence[float] | None:
-        """Make up to `count` control calls and return what each costs beside its kernel, in nanoseconds.
+    ) -> ControlRow | None:
+        """Make up to `count` control calls.
 
-        Infinity: the call waited for a core. NaN: the worker used one meanwhile. Their inputs are made like those of
-        other calls, and no submission runs in the process that answers them. Afterwards the last call cannot be checked
-        any more. None where no control calls can be made.
+        Their inputs are made like those of other calls, and no submission runs in the process that answers them.
+        Afterwards the last call cannot be checked any more. None where no control calls can be made.
         """
 
     def load(

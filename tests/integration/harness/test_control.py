@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -48,7 +49,7 @@ def _calls(control: Control, value: object, count: int, *, beside: Activity | No
         return pack(value)
 
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
-    return control.calls(make, count, parts=1, deadline_ns=deadline_ns, beside=beside)
+    return [*control.calls(make, count, parts=1, deadline_ns=deadline_ns, beside=beside).costs_ns]
 
 
 def test_a_call_costs_something_beside_its_kernel(control: Control) -> None:
@@ -77,7 +78,7 @@ def test_each_call_has_an_input_of_its_own_and_the_first_do_not_count(control: C
         return inputs[-1]
 
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
-    assert len(control.calls(make, 5, parts=1, deadline_ns=deadline_ns)) == 5
+    assert len(control.calls(make, 5, parts=1, deadline_ns=deadline_ns).costs_ns) == 5
     assert len(inputs) == made
 
 
@@ -133,6 +134,24 @@ def test_a_call_that_waited_for_a_core_costs_infinitely_much(control: Control, m
     costs = _calls(control, torch.ones(8), 6)
     assert len(costs) == 6
     assert sorted(map(math.isfinite, costs)) == [False] * 3 + [True] * 3
+
+
+def test_a_call_whose_copy_stalled_has_its_cost_and_is_counted(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not one beside which the worker computed: it could make copies stall."""
+    call = WorkerClient.call
+
+    def stalled(client: WorkerClient, packed: Packed, **options: object) -> Called:
+        called: Called = cast("Any", call)(client, packed, **options)
+        return replace(called, stalled=True)
+
+    monkeypatch.setattr(WorkerClient, "call", stalled)
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    for busy_ns, count in ((0, 4), (60_000_000_000, 0)):
+        beside = Beside(partial(int, busy_ns))
+        row = control.calls(lambda: pack(torch.ones(8)), 4, parts=1, deadline_ns=deadline_ns, beside=beside)
+        assert (sum(map(math.isfinite, row.costs_ns)), row.stalled) == (count, count)
 
 
 def test_calls_in_small_pages_do_not_count_where_there_are_huge_ones(

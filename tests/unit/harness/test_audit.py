@@ -172,6 +172,10 @@ def test_a_copy_in_the_span_counts_and_accuses_nobody() -> None:
     assert min(result.counted) > 1_000_000
     other = replace(sample, with_copy=False)
     assert audit([other] * 20, controls_ns=_rows(COPIED, CONTROLS, 4), tolerance=0.1).is_forged
+    # What a stall puts into the span is a copy, too; the stall itself is not.
+    for copied_ns, is_forged in ((900_000.0, False), (200_000.0, True)):
+        stalled = replace(other, stalled=True, copied_ns=copied_ns)
+        assert audit([stalled] * 20, controls_ns=_rows(COPIED, CONTROLS, 4), tolerance=0.1).is_forged is is_forged
 
 
 def test_where_the_hand_over_is_slow_more_must_be_missing() -> None:

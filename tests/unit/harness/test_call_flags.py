@@ -252,6 +252,46 @@ def test_a_block_that_stalls_ends_the_call_when_it_is_there(monkeypatch: pytest.
     assert ended_ns == 21 * 5_000 + 1_000_000 * stalls
 
 
+@pytest.mark.parametrize(
+    ("size", "is_trusted", "stall_ns", "looks"),
+    [
+        (2 << 20, False, 0, [1]),
+        (2 << 20, False, 1_000_000, [1, None]),
+        (2 << 20, True, 1_000_000, [1]),
+        (1 << 20, False, 0, [None]),
+        (64, False, 0, [None]),
+    ],
+)
+def test_a_long_copy_adds_no_delay_to_its_call(
+    monkeypatch: pytest.MonkeyPatch, size: int, *, is_trusted: bool, stall_ns: int, looks: list[int | None]
+) -> None:
+    """What judge and worker have waited until the first block counts, unless a stall moves the end of the call.
+
+    A stall moves no end of a control call: it is counted, and says nothing of the hand-over.
+    """
+    copy = Copy((size,), is_trusted=is_trusted)
+    blocks = len(copy._blocks)
+    clock = Clock(
+        itertools.chain([1_000], itertools.repeat(1_000, blocks // 2), [1_000 + stall_ns], itertools.repeat(1_000))
+    )
+    asked: list[int] = []
+
+    def delayed() -> int:
+        asked.append(len(asked) + 1)
+        return asked[-1]
+
+    copy.delayed = delayed
+    began_ns = clock.now_ns
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshots, "time", SimpleNamespace(perf_counter_ns=clock))
+        filled = copy.fill([(Memory(bytes(size)), 0)])
+    assert (copy.delayed_ns, len(asked)) == (looks[-1], sum(look is not None for look in looks))
+    assert filled.stalled is (stall_ns > 0)
+    moves = filled.stalled and not is_trusted
+    assert (filled.ended_ns - began_ns > 1_000) is moves
+    assert (0 < filled.copied_ns < filled.ended_ns - began_ns - 0.9 * stall_ns) is moves
+
+
 def test_reading_that_is_slow_throughout_ends_the_call_with_its_last_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """However alike all blocks are: 10 µs and 4 µs a page are the most, and 3 % and 20 µs beside in all."""
     slow_ns, usual_ns = (_ended_ns(monkeypatch, (1 << 20,), itertools.repeat(step)) for step in (30_000, 26_000))

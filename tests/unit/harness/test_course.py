@@ -176,7 +176,7 @@ def test_no_more_calls_are_set_aside_than_something_disturbs(
     """At most that share, the others in their order; first those that were not exclusive, then the longest."""
     spans_ns, exclusive = calls
     facts = HandOverFacts(mean_ns=0.0, sd_ns=0.0, single_ns=single_ns, disturbed=disturbed)
-    numbers = kept(spans_ns, exclusive, facts)
+    numbers = kept(spans_ns, exclusive, [False] * len(spans_ns), facts)
     aside = sorted(set(range(len(spans_ns))) - set(numbers))
     assert numbers == sorted(set(numbers))
     assert len(numbers) + len(aside) == len(spans_ns)
@@ -194,24 +194,40 @@ def test_the_longest_calls_are_set_aside() -> None:
     """As many as there may be, however many are longer; and none of calls that are alike."""
     facts = HandOverFacts(mean_ns=0.0, sd_ns=0.0, single_ns=5.0, disturbed=0.2)
     spans_ns = [100.0, 900.0, 100.0, 300.0, 100.0, 700.0, 100.0, 106.0, 107.0, 108.0]
-    assert kept(spans_ns, [True] * 10, facts) == [0, 2, 3, 4, 6, 7, 8, 9]
-    assert kept(spans_ns, [number != 2 for number in range(10)], facts) == [0, 3, 4, 5, 6, 7, 8, 9]
-    assert kept([100.0] * 10, [True] * 10, facts) == list(range(10))
+    none = [False] * 10
+    assert kept(spans_ns, [True] * 10, none, facts) == [0, 2, 3, 4, 6, 7, 8, 9]
+    assert kept(spans_ns, [number != 2 for number in range(10)], none, facts) == [0, 3, 4, 5, 6, 7, 8, 9]
+    assert kept([100.0] * 10, [True] * 10, none, facts) == list(range(10))
     # 2 % of the median, and what a hand-over varies.
-    assert kept([100.0] * 9 + [106.9], [True] * 10, facts) == list(range(10))
-    assert kept([100.0] * 9 + [107.1], [True] * 10, facts) == list(range(9))
+    assert kept([100.0] * 9 + [106.9], [True] * 10, none, facts) == list(range(10))
+    assert kept([100.0] * 9 + [107.1], [True] * 10, none, facts) == list(range(9))
+
+
+@pytest.mark.parametrize(
+    ("disturbed", "stalled", "aside"),
+    [(0.2, 0.0, {1, 3}), (0.0, 0.3, {5, 7}), (0.2, 0.1, {1, 3, 5}), (0.2, None, {1, 5}), (0.9, 0.9, {1, 3, 5, 7, 9})],
+)
+def test_calls_that_stall_are_set_aside_for_the_share_of_control_calls_that_do(
+    disturbed: float, stalled: float | None, aside: set[int]
+) -> None:
+    """And others for the share of those that something disturbs; half of all at most."""
+    facts = HandOverFacts(mean_ns=0.0, sd_ns=0.0, single_ns=5.0, disturbed=disturbed, stalled=stalled)
+    spans_ns = [100.0, 900.0, 100.0, 300.0, 100.0, 700.0, 100.0, 600.0, 100.0, 200.0]
+    stalls = [number in (5, 7) for number in range(10)]
+    assert kept(spans_ns, [True] * 10, stalls, facts) == [number for number in range(10) if number not in aside]
 
 
 def test_the_share_of_disturbed_calls_comes_from_control_calls() -> None:
     """By Laplace's rule: few control calls without a disturbance do not say that there is none."""
     costs = ControlCosts.of([[10_000.0] * 18 + [math.inf] * 2, [9_000_000.0] * 3 + [10_000.0] * 7])
     assert costs is not None
-    facts = HandOverFacts.of_controls(costs)
-    assert facts.disturbed == pytest.approx(6 / 32)
+    facts = HandOverFacts.of_controls(costs, stalled=7)
+    assert (facts.disturbed, facts.stalled) == pytest.approx((6 / 32, 8 / 32))
     assert (facts.mean_ns, facts.sd_ns, facts.single_ns) == (costs.mean_ns, costs.sd_ns, costs.single_ns)
     calm = ControlCosts.of([[10_000.0] * 8])
     assert calm is not None
-    assert HandOverFacts.of_controls(calm).disturbed == pytest.approx(0.1)
+    facts = HandOverFacts.of_controls(calm, stalled=0)
+    assert (facts.disturbed, facts.stalled, facts.stalled_error) == pytest.approx((0.1, 0.1, 0.0))
 
 
 def test_beside_a_calibration_its_bounds_say_what_a_hand_over_costs() -> None:
@@ -235,22 +251,25 @@ def test_progress_is_that_of_calls_that_count_less_their_hand_over() -> None:
     spans_ns = [60_000.0, 62_000.0, 58_000.0, 61_000.0, 59_000.0] * 4 + [9_000_000.0]
     counting = spans_ns[:-1]
     still = HandOverFacts(mean_ns=10_000.0, sd_ns=0.0, single_ns=3_000.0)
-    so_far = progress(spans_ns, [True] * 21, still, judged_ns=5.0, checks_ns=7.0)
+    so_far = progress(spans_ns, [True] * 21, [False] * 21, still, judged_ns=5.0, checks_ns=7.0)
     assert (so_far.count, so_far.judged_ns, so_far.checks_ns) == (20, 5.0, 7.0)
     assert so_far.mean_ns == fmean(counting) - 10_000
     assert so_far.sd_ns == pytest.approx(stdev(counting))
     moving = replace(still, sd_ns=1_000.0)
-    assert progress(spans_ns, [True] * 21, moving, judged_ns=0, checks_ns=0).sd_ns == pytest.approx(
+    assert progress(spans_ns, [True] * 21, [False] * 21, moving, judged_ns=0, checks_ns=0).sd_ns == pytest.approx(
         math.sqrt(1_000_000 * 20 / 19)
     )
-    assert progress(spans_ns, [True] * 21, replace(still, sd_ns=9_000.0), judged_ns=0, checks_ns=0).sd_ns == 0
+    assert (
+        progress(spans_ns, [True] * 21, [False] * 21, replace(still, sd_ns=9_000.0), judged_ns=0, checks_ns=0).sd_ns
+        == 0
+    )
 
 
 def test_progress_of_no_call_and_of_short_ones() -> None:
     """Nothing yet; and no call counts as less than a microsecond, however much its hand-over seems to cost."""
     facts = HandOverFacts(mean_ns=10_000.0, sd_ns=0.0, single_ns=3_000.0)
-    assert progress([], [], facts, judged_ns=0.0, checks_ns=0.0).count == 0
-    assert progress([9_000.0] * 3, [True] * 3, facts, judged_ns=0.0, checks_ns=0.0).mean_ns == 1_000
+    assert progress([], [], [], facts, judged_ns=0.0, checks_ns=0.0).count == 0
+    assert progress([9_000.0] * 3, [True] * 3, [False] * 3, facts, judged_ns=0.0, checks_ns=0.0).mean_ns == 1_000
     assert length_ns([9_000.0] * 3, facts) == 1_000
 
 
@@ -265,12 +284,47 @@ def test_claims_that_vary_are_no_noise_of_the_host() -> None:
             assert (outcome.unsteady is not None) == refused
 
 
-@pytest.mark.parametrize(("stalled", "is_added"), [(1, False), (2, False), (12, True)])
-def test_copies_are_in_the_spans_where_more_calls_stall_than_chance_explains(stalled: int, is_added: bool) -> None:
+@pytest.mark.parametrize(
+    ("disturbed", "share", "stalled", "is_added"),
+    [
+        (0.003, None, 1, False),
+        (0.003, None, 2, False),
+        (0.003, None, 12, True),
+        # Control calls that something disturbed are no excuse, those that stalled are.
+        (0.3, 0.003, 12, True),
+        (0.003, 0.3, 40, False),
+        (0.003, 0.3, 60, True),
+    ],
+)
+def test_copies_are_in_the_spans_where_more_calls_stall_than_chance_explains(
+    *, disturbed: float, share: float | None, stalled: int, is_added: bool
+) -> None:
     """A busy host makes a few calls stall; these hold their stall in any case."""
     samples = [
         Sample(claim_ns=90_000, outside_ns=100_000, copy_ns=500_000, stalled=number < stalled) for number in range(100)
     ]
-    facts = HandOverFacts(mean_ns=10_000, sd_ns=1_000, single_ns=3_000, disturbed=0.003)
+    facts = HandOverFacts(mean_ns=10_000, sd_ns=1_000, single_ns=3_000, disturbed=disturbed, stalled=share)
     spans = {sample.outside_ns for sample in with_copies(samples, facts)}
     assert spans == {600_000 if is_added else 100_000}
+
+
+def test_copies_that_stall_in_control_calls_set_no_call_aside() -> None:
+    """But calls that stall, too. Where copies stall beside control calls that do not, all calls hold whole copies."""
+    spans_ns = [1_000_000, 1_100_000]
+    still = time_case(Script(spans_ns=spans_ns, controls_stall=True))
+    both = time_case(Script(spans_ns=spans_ns, controls_stall=True, stalled=(False, True)))
+    alone = time_case(Script(spans_ns=spans_ns, controls_ns=(10_000.0, math.inf), stalled=(False, True)))
+    # All but a few by Laplace; twenty of the shorter half of the calls.
+    assert [outcome.details["calls"] for outcome in (still, both)] == [103, 39]
+    assert still.details["outside_median_ns"] < 1_100_000
+    assert alone.details["outside_median_ns"] >= 2_000_000
+
+
+def test_few_control_calls_say_less_of_stalls_than_many() -> None:
+    """Where half of six stalled, two thirds of the calls may by chance; where half of six hundred did, they do not."""
+    samples = [Sample(claim_ns=0, outside_ns=100, copy_ns=100, stalled=number % 3 > 0) for number in range(300)]
+    for count, is_added in ((6, False), (600, True)):
+        costs = ControlCosts.of([[10_000.0] * count])
+        assert costs is not None
+        facts = HandOverFacts.of_controls(costs, stalled=count // 2)
+        assert with_copies(samples, facts)[0].with_copy is is_added

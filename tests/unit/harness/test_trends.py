@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 
 import pytest
 
@@ -90,3 +92,13 @@ def test_outliers_are_those_beyond_tukeys_fences() -> None:
 
     assert expected >= 0.05
     assert examine(samples).outliers == pytest.approx(expected)
+
+
+def test_nothing_is_imported_when_a_case_is_examined() -> None:
+    """Functions of numpy that import numpy.ma would take ten times as long as all else, in every judge."""
+    program = (
+        "import sys, random; from tasks.harness.judge.trends import examine; before = set(sys.modules); "
+        "examine([20_000 + random.expovariate(1 / 800) for _ in range(100)]); print(sorted({*sys.modules} - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "[]"

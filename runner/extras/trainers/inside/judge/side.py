@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from runner.extras.trainers.inside.shared.module_values import encode_value
+from tasks.harness.judge.audit import ControlRow
 from tasks.harness.judge.cases import Value
 from tasks.harness.judge.control import Control, ControlOutputs
 from tasks.harness.judge.faults import Fault
@@ -290,7 +291,7 @@ class ModuleSide:
         *,
         like: Call,
         deadline_ns: int,  # noqa: ARG002 see above
-    ) -> Sequence[float] | None:
+    ) -> ControlRow | None:
         """See Workers.
 
         The control process serves all candidates: one whose time ends must not leave it in the middle of a call.
