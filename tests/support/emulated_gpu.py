@@ -424,8 +424,8 @@ def _spend_context() -> None:
 
 def _spend_in_judge(costs: Costs) -> None:
     """Make what a judge does take as long as on a device, beside the contexts."""
+    from runner.extras.trainers.inside.judge import evaluation
     from tasks.harness.judge import device_calls, worker_client
-    from tasks.harness.judge.modules import evaluation
 
     changed: Any = (device_calls, evaluation, worker_client.WorkerClient)
     device, modules, client = changed

@@ -136,7 +136,7 @@ def test_a_banned_user_ranks_nowhere(public: Gate, bench: Bench, monkeypatch: py
     gate, stranger = public, Browser(public)
     bench.board()
     bench.register("host-a")
-    numbers = {}
+    numbers: dict[str, int] = {}
     for user in ("eve", "ada", "bob"):
         gate.user(user)
         numbers[user] = entry(gate, "identity", user, 1e-6 * (1 + len(numbers)))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tasks.harness.judge.modules.request import GroupRequest
+from runner.extras.trainers.inside.judge.request import GroupRequest
 from tasks.harness.local import Start
 from tests.acceptance.modules.problems import PROBLEMS, candidate
 from tests.support import emulated_gpu
