@@ -37,6 +37,7 @@ OWN_FILES = {
     "runner/extras/mcp/commands.py",
     *("runner/extras/data/shipped/analyze_submissions.py", "runner/devices/processes.py"),
     *(
+        "runner/extras/trainers/inside/worker/prebuild.py",
         "runner/extras/trainers/kernelbook/rows.py",
         "runner/extras/trainers/kernelbook/scripts.py",
     ),
