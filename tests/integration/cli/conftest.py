@@ -14,7 +14,7 @@ import structlog
 import yaml
 
 from runner.cli import main
-from runner.store import Store
+from runner.extras.boards.store import BoardStore
 
 REFERENCE = (
     "def generate_input(n, seed):\n    return n\n\n\ndef check_implementation(data, output):\n    return True, ''\n"
@@ -97,9 +97,9 @@ def cli(call: Call, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Call:
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[Store]:
+def store(database_url: str) -> Iterator[BoardStore]:
     """The same database from the other side."""
-    found = Store(database_url, application_name="test")
+    found = BoardStore(database_url, application_name="test")
     yield found
     found.close()
 
