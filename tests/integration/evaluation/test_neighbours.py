@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+from structlog.testing import capture_logs
 
 from runner.base.gpu_types import Registry
 from runner.base.model import JobResult, Mode, SubmissionJob, Verdict
@@ -204,6 +205,20 @@ def test_a_container_that_breaks_after_an_earlier_group_costs_no_verdict(
     assert _kept(evaluator).requests == 1
     assert [verdict for verdict, _ in _run(evaluator, good, separate_containers=True)] == ["accepted"]
     assert evaluator._warm_pool._pools[samples.SLOT.name].kept is None
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_group_that_meets_a_limit_everywhere_is_repeated_once(evaluator: Evaluator) -> None:
+    """In a fresh container, whose verdict counts: a candidate that forces it has two tries of each group, not more."""
+    good = candidate("linear")
+    assert [verdict for verdict, _ in _run(evaluator, good)] == ["accepted"]
+    with capture_logs() as logs:
+        assert [verdict for verdict, _ in _run(evaluator, MANY + good)] == ["accepted"]
+        assert [line["requests"] for line in logs if line["event"] == "request_repeated"] == [2]
+        # Of a container that has met a limit nothing is shared.
+        assert not _keeps(evaluator)
+        _run(evaluator, MANY + good)
+        assert len([line for line in logs if line["event"] == "request_repeated"]) == 1
 
 
 @pytest.mark.usefixtures("patient")
