@@ -36,10 +36,6 @@ from .author_code import open_page_if_given
 from .control import Control
 from .evaluation import START_TIMEOUT_NS, Judge
 from .frames import Frames
-from .modules.evaluation import GroupJudge
-from .modules.group import KIND, Group
-from .modules.request import GroupRequest
-from .multi_rank import MultiRank
 from .problem import guard_heap, scramble
 from .request import JudgeRequest
 from .single_rank import SingleRank
@@ -80,6 +76,9 @@ def _workers(
         single_rank.limit(request.memory_bytes, device)
         return single_rank
     single_rank.close()
+    # Here and below: what few requests need, most judges do without.
+    from .multi_rank import MultiRank
+
     return MultiRank([line, *further], checkers, collector, device=device, memory_bytes=request.memory_bytes)
 
 
@@ -96,6 +95,10 @@ def _device(asked: str) -> str:
 
 def _judge_group(payload: Mapping[str, Any], *, single_rank: SingleRank, collector: Collector, frames: Frames) -> None:
     """Judge a group of modules. Its workers come one after the other, since each candidate has its own."""
+    from .modules.evaluation import GroupJudge
+    from .modules.group import Group
+    from .modules.request import GroupRequest
+
     request = GroupRequest.from_payload(payload)
     device = _device(request.device)
     single_rank.limit(request.memory_bytes, device)
@@ -176,7 +179,7 @@ def main() -> int:
         # From here until the request comes, nothing in this container computes.
         frames.send({"type": "prepared"})
         payload = read_request(0)["payload"]
-        if payload.get("kind") == KIND:
+        if "kind" in payload:
             _judge_group(payload, single_rank=single_rank, collector=collector, frames=frames)
             sys.stderr.flush()
             os._exit(0)
