@@ -2,6 +2,9 @@
 
 It must not look at a device: no use of one survives a fork. Threads do not either; those that numpy's BLAS starts when
 it is imported are started again by the BLAS itself.
+
+Of the rest it imports what judges need of libraries, as a ranked submission has two of them, one after the other. Not
+numpy.random: its forks would draw the same numbers.
 """
 
 from __future__ import annotations
@@ -40,6 +43,13 @@ if _load_what_counts_cores():
     # All cores for the rest: containers that start at once would import torch on the same one.
     os.sched_setaffinity(0, _cores)
 
+import hmac  # noqa: E402, F401
+import secrets  # noqa: E402, F401
+import statistics  # noqa: E402, F401
+
+import numpy.typing as npt  # noqa: E402, F401
+
+import sandbox.protocol  # noqa: E402, F401
 import tasks.harness.shared.values  # noqa: E402, F401 it imports torch
 
 os.sched_setaffinity(0, _cores)

@@ -16,11 +16,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, pstdev
+from statistics import fmean, median
 from typing import Any
 
 from .hand_over import Bound
-from .stats import quantile
+from .stats import quantile, spread
 
 #: No Python function takes tensors and returns one faster. Keeps one time from pulling a mean to zero.
 FLOOR_NS = 1_000
@@ -130,7 +130,7 @@ class ControlCosts:
         rows = [[cost for cost in row if cost <= middle + single] for row in rows_ns]
         rows = [row for row in rows if row]
         ordered = sorted(cost for row in rows for cost in row)
-        mean, sd, count = fmean(ordered), pstdev(ordered), len(ordered)
+        mean, sd, count = fmean(ordered), spread(ordered), len(ordered)
         error = sd / math.sqrt(count)
         if len(rows) > 1:
             between = sum((len(row) / count * (fmean(row) - mean)) ** 2 for row in rows)
@@ -256,7 +256,7 @@ def _compare_with_controls(samples: Sequence[Sample], hand_over: ControlCosts, t
     described_ns = _TENSOR_NS * max(sample.more_tensors for sample in samples)
     low_ns = max(hand_over.low_ns - described_ns, 0.0)
     measured = [max(sample.outside_ns - (0.0 if sample.whole else low_ns), FLOOR_NS) for sample in samples]
-    noise = hand_over.noise_ns(calls=len(samples), sd_ns=pstdev(excesses) if excesses else 0.0, claim_ns=claim)
+    noise = hand_over.noise_ns(calls=len(samples), sd_ns=spread(excesses), claim_ns=claim)
     noise += described_ns
     excess = hand_over.unexplained_ns(excesses or [hand_over.excess_ns(sample) for sample in samples])
     is_audited = noise <= tolerance * claim and excess <= noise and doubted <= _MOST_DOUBTED * len(samples)

@@ -14,7 +14,7 @@ from typing import Self
 
 from .audit import FLOOR_NS, ControlCosts, Sample
 from .hand_over import Bound
-from .stats import quantile
+from .stats import quantile, spread
 from .stopping import Progress
 
 #: A call took longer than others by chance if it exceeds the median by this part of it, beside what a hand-over varies.
@@ -131,14 +131,12 @@ def progress(
     """What the end of a case is decided by. `exclusive`, `stalled`: see `kept`; the rest as in `Progress`."""
     spans_ns = [spans_ns[number] for number in kept(spans_ns, exclusive, stalled, facts)] if spans_ns else []
     count = len(spans_ns)
+    mean_ns = max(fmean(spans_ns) - facts.mean_ns, FLOOR_NS) if spans_ns else 0.0
     # What the hand-over varies is not the kernel's.
-    middle_ns = fmean(spans_ns) if spans_ns else 0.0
-    # Not by `statistics`, whose exact fractions take longer than a short call.
-    variance = math.fsum((span_ns - middle_ns) ** 2 for span_ns in spans_ns) / count if count else 0.0
-    variance = max(variance - facts.sd_ns**2, 0.0)
+    variance = max(spread(spans_ns) ** 2 - facts.sd_ns**2, 0.0)
     return Progress(
         count=count,
-        mean_ns=max(middle_ns - facts.mean_ns, FLOOR_NS) if count else 0.0,
+        mean_ns=mean_ns,
         sd_ns=math.sqrt(variance * count / (count - 1)) if count > 1 else 0.0,
         judged_ns=judged_ns,
         checks_ns=checks_ns,

@@ -34,7 +34,6 @@ from .author_code import open_page_if_given
 from .control import Control
 from .evaluation import START_TIMEOUT_NS, Judge
 from .frames import Frames
-from .multi_rank import MultiRank
 from .problem import guard_heap, scramble
 from .request import JudgeRequest
 from .single_rank import SingleRank
@@ -74,6 +73,9 @@ def _workers(
         single_rank.limit(request.memory_bytes, device)
         return single_rank
     single_rank.close()
+    # Here and below: what few requests need, most judges do without.
+    from .multi_rank import MultiRank
+
     return MultiRank([line, *further], checkers, collector, device=device, memory_bytes=request.memory_bytes)
 
 

@@ -19,7 +19,7 @@ import torch
 ALIGN_BYTES = 512
 PAGE_BYTES = mmap.PAGESIZE
 #: Arenas of at least so many bytes use huge pages: mapping 64 MiB then takes 32 entries instead of 16,384.
-HUGE_FROM_BYTES = 256 << 10
+HUGE_FROM_BYTES = 128 << 10
 #: A huge page of x86-64, and of aarch64 with pages of 4 KiB.
 HUGE_PAGE_BYTES = 2 << 20
 #: A random number of pages comes first, so that equal inputs do not lie at equal addresses.
