@@ -6,7 +6,7 @@ same records is made in `runner.cli.json_output`, that of a submission in `runne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import RenderableType
@@ -18,20 +18,10 @@ from runner.base.safe import one_line, printable
 from runner.base.units import moment, score, shapes
 from runner.store.records import (
     POSITION_LIMIT,
-    FailedLine,
-    MatchLine,
     StatusLine,
     TaskFaults,
     ValidationLine,
 )
-
-#: Why an evaluation is not made again, in words.
-OBSTACLES: Mapping[str, str] = {
-    "open": "left alone: waits or runs",
-    "cancelled": "left alone: its user took it back",
-    "hacked": "left alone: marked hacked by another program",
-    "not offered": "left alone: the leaderboard no longer offers the GPU type",
-}
 
 
 def assured(time: str, timing: object) -> str:
@@ -94,58 +84,6 @@ def fault_texts(faults: TaskFaults) -> Iterator[str]:
         yield f"a task does not load, so every submission is invalid: {printable(reason)}; correct it: {remedy}"
     for name, keys in faults.unknown.items():
         yield f"leaderboard {printable(name)}: this release knows and uses no {printable(', '.join(keys))} of its task"
-
-
-def failed_table(lines: Sequence[FailedLine]) -> RenderableType:
-    """Attempts that gave no result, the newest first, with what became of the job."""
-    if not lines:
-        return Text("no attempt has failed")
-    table = make_table(
-        "when (UTC)",
-        "submission",
-        "leaderboard or batch",
-        "gpu type",
-        "mode",
-        "job",
-        "attempt",
-        "host",
-        "slot",
-        "now",
-        "why",
-    )
-    for line in lines:
-        table.add_row(
-            moment(line.at),
-            "-" if line.submission_id is None else str(line.submission_id),
-            Text(one_line(line.leaderboard or f"batch {line.batch}")),
-            Text(one_line(line.gpu_type)),
-            "group" if line.batch is not None else f"{line.mode.value}{', secret' if line.secret else ''}",
-            str(line.job_id),
-            str(line.attempt),
-            Text(one_line(line.host or "-")),
-            Text(one_line(line.slot or "-")),
-            verdict_text(line.verdict, line.state),
-            Text(one_line(line.error or "its host was silent" if line.kind == "reclaimed" else line.error or "-")),
-        )
-    return table
-
-
-def matching_table(lines: Sequence[MatchLine], *, counting: bool) -> RenderableType:
-    """What a rerun or, with `counting`, an invalidation concerns, by board, GPU type and mode."""
-    if not lines:
-        return Text("nothing matches")
-    table = make_table("leaderboard", "gpu type", "mode", "submissions", "jobs", "")
-    for line in lines:
-        left_alone = "" if counting else OBSTACLES.get(line.obstacle or "", line.obstacle or "")
-        table.add_row(
-            Text(one_line(line.leaderboard)),
-            Text(one_line(line.gpu_type)),
-            line.mode.value,
-            str(line.evaluations),
-            str(line.counting if counting else line.jobs),
-            left_alone,
-        )
-    return table
 
 
 def listing(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
+from rich.console import RenderableType
+from rich.text import Text
 
 from runner.base.model import Verdict
-from runner.cli import json_output, render
+from runner.base.safe import one_line
+from runner.base.units import moment
+from runner.cli import json_output
 from runner.cli.app import ExitCode, app, console, example, note, out, out_json, session
 from runner.cli.arguments import possible_id, typed_date
+from runner.cli.render import make_table, verdict_text
 from runner.store import MatchLine, Selection, Store
+from runner.store.records import FailedLine
 
+#: Why an evaluation is not made again, in words.
+_OBSTACLES: Mapping[str, str] = {
+    "open": "left alone: waits or runs",
+    "cancelled": "left alone: its user took it back",
+    "hacked": "left alone: marked hacked by another program",
+    "not offered": "left alone: the leaderboard no longer offers the GPU type",
+}
 _SubmissionId = Annotated[int | None, typer.Argument(metavar="ID", callback=possible_id)]
 _Leaderboard = Annotated[
     str | None, typer.Option("--leaderboard", metavar="L", help="Submitted to L (name or number).")
@@ -205,7 +218,7 @@ def failed(
     if as_json:
         out_json([json_output.record(line) for line in lines])
     else:
-        out(render.failed_table(lines))
+        out(_failed_table(lines))
 
 
 def _ask(question: str, lines: Sequence[MatchLine], *, counting: bool, yes: bool) -> None:
@@ -219,7 +232,7 @@ def _ask(question: str, lines: Sequence[MatchLine], *, counting: bool, yes: bool
         return
     if not sys.stdin.isatty():
         raise typer.BadParameter("stdin is no terminal, so no one can answer; look with --dry-run", param_hint="--yes")
-    console(stderr=True).print(render.matching_table(lines, counting=counting))
+    console(stderr=True).print(_matching_table(lines, counting=counting))
     # Not typer.confirm: part of its question goes to stdout, whatever it is told.
     typer.echo(f"{question} [y/N] ", nl=False, err=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -231,7 +244,59 @@ def _show(lines: Sequence[MatchLine], jobs: int, *, dry_run: bool, counting: boo
     if as_json:
         out_json({"jobs": jobs, "dry_run": dry_run, "matching": [json_output.record(line) for line in lines]})
     elif dry_run:
-        out(render.matching_table(lines, counting=counting))
+        out(_matching_table(lines, counting=counting))
         note(f"{jobs} jobs; nothing was done")
     else:
         typer.echo(jobs)
+
+
+def _failed_table(lines: Sequence[FailedLine]) -> RenderableType:
+    """Attempts that gave no result, the newest first, with what became of the job."""
+    if not lines:
+        return Text("no attempt has failed")
+    table = make_table(
+        "when (UTC)",
+        "submission",
+        "leaderboard or batch",
+        "gpu type",
+        "mode",
+        "job",
+        "attempt",
+        "host",
+        "slot",
+        "now",
+        "why",
+    )
+    for line in lines:
+        table.add_row(
+            moment(line.at),
+            "-" if line.submission_id is None else str(line.submission_id),
+            Text(one_line(line.leaderboard or f"batch {line.batch}")),
+            Text(one_line(line.gpu_type)),
+            "group" if line.batch is not None else f"{line.mode.value}{', secret' if line.secret else ''}",
+            str(line.job_id),
+            str(line.attempt),
+            Text(one_line(line.host or "-")),
+            Text(one_line(line.slot or "-")),
+            verdict_text(line.verdict, line.state),
+            Text(one_line(line.error or "its host was silent" if line.kind == "reclaimed" else line.error or "-")),
+        )
+    return table
+
+
+def _matching_table(lines: Sequence[MatchLine], *, counting: bool) -> RenderableType:
+    """What a rerun or, with `counting`, an invalidation concerns, by board, GPU type and mode."""
+    if not lines:
+        return Text("nothing matches")
+    table = make_table("leaderboard", "gpu type", "mode", "submissions", "jobs", "")
+    for line in lines:
+        left_alone = "" if counting else _OBSTACLES.get(line.obstacle or "", line.obstacle or "")
+        table.add_row(
+            Text(one_line(line.leaderboard)),
+            Text(one_line(line.gpu_type)),
+            line.mode.value,
+            str(line.evaluations),
+            str(line.counting if counting else line.jobs),
+            left_alone,
+        )
+    return table
