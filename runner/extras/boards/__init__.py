@@ -1,5 +1,4 @@
-"""Leaderboards: tasks are checked and published, rankings shown, finals and validations ordered, results replaced
-or taken out (docs/cli.md).
+"""Leaderboards: tasks checked and published, rankings, finals, validations, results made again or taken out (docs/cli.md).
 
 For those who write tasks, publish them and run leaderboards; a host evaluates without this guest.
 """

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import discord
 
 from runner.extras.discord.text import MESSAGE_CHARS, beginning, file
 
-if TYPE_CHECKING:
-    from runner.extras.discord.client import Client
-
 
 async def answer(
-    interaction: discord.Interaction[Client],
+    interaction: discord.Interaction[Any],
     text: str,
     *,
     files: Sequence[discord.File] = (),
@@ -32,6 +29,6 @@ async def answer(
         await interaction.response.send_message(text, files=sent, ephemeral=True, **options)
 
 
-async def defer(interaction: discord.Interaction[Client]) -> None:
+async def defer(interaction: discord.Interaction[Any]) -> None:
     """Tell Discord, which waits for three seconds, that an answer to the user alone follows within 15 minutes."""
     await interaction.response.defer(ephemeral=True, thinking=True)

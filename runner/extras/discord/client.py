@@ -29,7 +29,7 @@ class Client(discord.Client):
         self.config = config
         self.store = store
         self.tree = Tree(self)
-        self.follower = Follower(self)
+        self.follower = Follower(self, store, channel_id=config.discord_channel_id)
         self.turn = Turn(store, hold_s)
 
     async def setup_hook(self) -> None:

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import aiohttp
 import discord
@@ -22,10 +22,8 @@ from runner.base.errors import DatabaseUnavailableError
 from runner.extras.discord import report
 from runner.extras.discord.text import MESSAGE_CHARS, cut, plain
 from runner.extras.shown import reports
+from runner.extras.store import AsyncStore
 from runner.store.connection import Row
-
-if TYPE_CHECKING:
-    from runner.extras.discord.client import Client
 
 _log: Final = logs.get_logger("discord.following")
 #: How often all submissions are looked at; no message is edited more often.
@@ -46,10 +44,13 @@ _AWAY: Final = "The database is away. The submission is stored and goes on; so d
 class Follower:
     """Looks at all submissions that are followed, every `LOOK_S`."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: discord.Client, store: AsyncStore, *, channel_id: int | None) -> None:
         self._client = client
+        self._store = store
+        #: Where verdicts are announced; None: where they were asked for.
+        self._channel_id = channel_id
         #: Interaction -> the one whose private answer can be edited.
-        self._interactions: dict[int, discord.Interaction[Client]] = {}
+        self._interactions: dict[int, discord.Interaction[Any]] = {}
         #: Submission -> what its message says, when it was edited last, and until when it waits.
         self._shown: dict[int, str] = {}
         self._edited: dict[int, float] = {}
@@ -70,7 +71,7 @@ class Follower:
             # Python 3.11's `wait_for`, which the pool uses, may swallow a cancellation.
             _, tasks = await asyncio.wait(tasks, timeout=1.0)
 
-    def expect(self, interaction: discord.Interaction[Client]) -> None:
+    def expect(self, interaction: discord.Interaction[Any]) -> None:
         """Show the submission that this interaction is about to store in its private answer."""
         self._interactions[interaction.id] = interaction
 
@@ -101,7 +102,7 @@ class Follower:
     async def _look(self) -> None:
         # What ends while the rows are on their way is open in them, and must not be ended again.
         busy = set(self._ending)
-        rows = await self._client.store.all("discord_open")
+        rows = await self._store.all("discord_open")
         for interaction in [each for each in self._interactions.values() if each.is_expired()]:
             self.forget(interaction.id)
         ids = {row["submission_id"] for row in rows}
@@ -144,19 +145,19 @@ class Follower:
         """Say all that is to be said of a submission that is over."""
         submission_id = row["submission_id"]
         try:
-            ended = await report.load(self._client.store, submission_id)
+            ended = await report.load(self._store, submission_id)
             if ended is not None:
                 text, files = report.full(ended)
                 is_first_try = row["message_id"] is None
                 place = await self._write(row, text, files)
                 if ended.is_public:
-                    await self._publish(row, await report.verdict(self._client.store, ended), is_first_try=is_first_try)
+                    await self._publish(row, await report.verdict(self._store, ended), is_first_try=is_first_try)
                 if place is not None:
                     is_direct = isinstance(self._client.get_channel(place), discord.DMChannel)
                     where = "a direct message of this bot" if is_direct else f"<#{place}>"
                     text = f"{ended.headline} The full report: {where}."
                 await self._edit_answer(row["interaction_id"], text)
-            await self._client.store.all("discord_ended", submission_id=submission_id)
+            await self._store.all("discord_ended", submission_id=submission_id)
         except Exception as error:  # noqa: BLE001 as in the loop; it is tried again later
             self._fail(submission_id, error)
         else:
@@ -215,7 +216,7 @@ class Follower:
             return None
         if message_id != row["message_id"]:
             row["message_id"] = message_id
-            await self._client.store.all("discord_message", submission_id=row["submission_id"], message_id=message_id)
+            await self._store.all("discord_message", submission_id=row["submission_id"], message_id=message_id)
         return thread_id
 
     async def _thread(self, row: Row) -> tuple[int, bool]:
@@ -239,7 +240,7 @@ class Follower:
         if place is None:
             place, is_new = (await self._client.create_dm(user)).id, False
         row["thread_id"] = place
-        await self._client.store.all("discord_thread", submission_id=row["submission_id"], thread_id=place)
+        await self._store.all("discord_thread", submission_id=row["submission_id"], thread_id=place)
         return place, is_new
 
     async def _open_thread(
@@ -273,7 +274,7 @@ class Follower:
         """Write the public verdict, once."""
         if row["verdict_id"] is not None:
             return
-        channel = self._client.get_partial_messageable(self._client.config.discord_channel_id or row["channel_id"])
+        channel = self._client.get_partial_messageable(self._channel_id or row["channel_id"])
         try:
             verdict_id = None if is_first_try else await self._own_message(channel, text.partition("\n")[0])
             if verdict_id is None:
@@ -284,7 +285,7 @@ class Follower:
                 raise
             _log.warning("verdict_refused", submission_id=row["submission_id"], reason=str(error))
             return
-        await self._client.store.all("discord_verdict", submission_id=row["submission_id"], verdict_id=verdict_id)
+        await self._store.all("discord_verdict", submission_id=row["submission_id"], verdict_id=verdict_id)
 
 
 async def _put(

@@ -13,7 +13,6 @@ from starlette.responses import Response
 from runner.extras.gateway import results
 from runner.extras.gateway.boards import named, queue_of, shown
 from runner.extras.gateway.context import (
-    MOST,
     Ascii,
     Refusal,
     app_state,
@@ -25,6 +24,7 @@ from runner.extras.gateway.context import (
     query_number,
 )
 from runner.extras.gateway.identity import admin
+from runner.extras.gateway.queries import MOST
 from runner.extras.gateway.submissions import stored
 from runner.extras.shown import reports
 from runner.extras.store import RefusedError

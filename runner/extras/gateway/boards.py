@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runner.extras.gateway.context import (
-    MOST,
     AppState,
     Ascii,
     Refusal,
@@ -20,6 +19,7 @@ from runner.extras.gateway.context import (
     query_number,
 )
 from runner.extras.gateway.identity import User, from_here, optional_user
+from runner.extras.gateway.queries import MOST
 from runner.store.connection import Row
 from runner.store.session import load_json
 

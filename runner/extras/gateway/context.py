@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from runner.extras.gateway.watcher import Watcher
 
 _T = TypeVar("_T")
-#: PostgreSQL's integer.
-MOST: Final = 2**31 - 1
 #: How long the state of a queue, the tasks of leaderboards, and the drawings of a leaderboard, count as fresh.
 QUEUE_S: Final = 1.0
 TASKS_S: Final = 5.0

@@ -19,8 +19,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runner.base.environment import process_environment
-from runner.extras.gateway.context import MOST, AppState, Ascii, Refusal, app_state, json_body, problem
+from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, json_body, problem
 from runner.extras.gateway.identity import admin
+from runner.extras.gateway.queries import MOST
 
 #: How long both commands may take together, in seconds.
 LONGEST_S: Final = 900.0

@@ -16,7 +16,7 @@ from typing import Final
 
 from runner.base.errors import DatabaseUnavailableError
 from runner.extras.gateway import charts
-from runner.extras.gateway.context import MOST
+from runner.extras.gateway.queries import MOST
 from runner.extras.store import AsyncStore
 from runner.store.connection import Row
 

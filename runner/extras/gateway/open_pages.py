@@ -16,9 +16,10 @@ from starlette.responses import Response
 from runner.base.results import number
 from runner.extras.gateway import charts, comparison, markup, results, share, sizes
 from runner.extras.gateway.boards import own_name
-from runner.extras.gateway.context import MOST, AppState, Refusal, app_state, path_number, query_number
+from runner.extras.gateway.context import AppState, Refusal, app_state, path_number, query_number
 from runner.extras.gateway.html import HEADERS, saved_as, show
 from runner.extras.gateway.identity import Session
+from runner.extras.gateway.queries import MOST
 from runner.extras.shown import figures
 from runner.store.connection import Row
 

@@ -6,6 +6,8 @@ from typing import Final
 
 from runner.store.queries import statements
 
+#: The largest number that PostgreSQL's integer holds.
+MOST: Final = 2**31 - 1
 #: By name.
 QUERIES: Final = statements(
     __file__,

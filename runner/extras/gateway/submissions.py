@@ -16,7 +16,6 @@ from runner.base.errors import DatabaseUnavailableError
 from runner.extras.gateway import results
 from runner.extras.gateway.boards import named, queue_of, shown
 from runner.extras.gateway.context import (
-    MOST,
     AppState,
     Ascii,
     Refusal,
@@ -29,6 +28,7 @@ from runner.extras.gateway.context import (
     query_number,
 )
 from runner.extras.gateway.identity import User, admin, cli_user, user
+from runner.extras.gateway.queries import MOST
 from runner.extras.gateway.upload import Upload, upload
 from runner.extras.shown import reports
 from runner.extras.store import RefusedError
