@@ -1,4 +1,4 @@
-"""Leaderboards: tasks checked and published, rankings, finals, validations, results made again or taken out (docs/cli.md).
+"""Leaderboards: tasks are checked and published; rankings, finals, validations; results made again or taken out.
 
-For those who write tasks, publish them and run leaderboards; a host evaluates without this guest.
+For those who write tasks, publish them and run leaderboards (docs/cli.md); a host evaluates without this guest.
 """
