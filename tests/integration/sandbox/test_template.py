@@ -156,6 +156,41 @@ step('test', json.dumps([sys.made_once, *(peer.recv(100).decode() for peer in li
     assert len(set(json.loads(report.steps[0].stdout))) == 1
 
 
+def test_what_a_judge_orders_that_has_ended_is_not_done(workshop: Workshop) -> None:
+    """Here init hears of its end, then of workers ahead, which nobody would end; the next request meets none."""
+    judge = """
+if request():
+    step('test', sum(open(f'/proc/{pid}/status').read().split('Uid:')[1].split()[:1] == ['10000']
+                     for pid in os.listdir('/proc') if pid.isdigit()))
+    os._exit(0)
+peer = line()
+peer.sendall(b'x')
+peer.recv(1)
+import time
+say('spawn', role='candidate')
+while len(os.listdir('/tmp')) == 30000:
+    time.sleep(0.001)
+say('ahead', count=4)
+os._exit(0)
+"""
+    # Init removes these between the two, and meanwhile the judge ends.
+    worker = """
+if line.recv(1):
+    for number in range(30000):
+        os.close(os.open(f'/tmp/{number}', os.O_CREAT | os.O_WRONLY))
+    line.sendall(b'x')
+line.recv(1)
+"""
+    spec = workshop.spec(replace(workshop.pair_boot(judge, worker), preload=PRELOAD, ahead="pass"))
+    with workshop.engine.start(spec) as container:
+        for payload in ({}, {"looks": True}):
+            request = PairRequest(payload=payload, successive=True, stay_open=True)
+            report = container.run(request, on_progress=None, cancel=threading.Event())
+            assert report.ok, report.message
+    # The template alone.
+    assert report.steps[0].stdout == "1"
+
+
 _AHEAD_AND_ONE_WORKER = """
 request()
 say('ahead', count=2)
