@@ -191,6 +191,23 @@ line.recv(1)
     assert report.steps[0].stdout == "1"
 
 
+def test_a_second_name_of_a_drivers_file_ends_the_container(workshop: Workshop) -> None:
+    """Where the kernel does not forbid it, a worker gives it one, which a later worker would read."""
+    judge = """
+request()
+line_of_more = socket.socket(fileno=int(os.environ['KR_RANKS_FD']))
+say('ahead', count=1)
+assert line_of_more.recv(1) == b'a'
+say('spawn', role='candidate')
+socket.recv_fds(line_of_more, 1, 1)
+"""
+    # Not by a worker: most hosts forbid it.
+    ahead = "import os; os.close(os.open('/dev/shm/a', os.O_CREAT)); os.link('/dev/shm/a', '/dev/shm/b')"
+    boot = replace(workshop.pair_boot(judge, "line.recv(1)"), preload=PRELOAD, ahead=ahead)
+    report = workshop.run(workshop.spec(boot), PairRequest(payload={}, successive=True))
+    assert "cannot be removed" in report.message
+
+
 _AHEAD_AND_ONE_WORKER = """
 request()
 say('ahead', count=2)
