@@ -602,7 +602,7 @@ def test_a_driver_that_starts_threads_ahead_leaves_the_judges_core_alone(monkeyp
     for name in ("init", "synchronize"):
         monkeypatch.setattr(torch.cuda, name, lambda: seen.append(os.sched_getaffinity(0)))
     try:
-        exec(pair_boot(samples.ENVIRONMENT).ahead, {})
+        exec(pair_boot(samples.ENVIRONMENT).ahead, {})  # noqa: S102 our own
         assert os.sched_getaffinity(0) == cores
     finally:
         os.sched_setaffinity(0, cores)

@@ -111,7 +111,8 @@ class GroupJudge:
         `request`: what the timing of calls asks of one. `first`: a worker that has run no candidate's code.
         `reference`: one for the reference, which has begun to prepare its device; None: none has been started.
         `control`: None on a device, or where it would say nothing. `prepare_device`: None: the first worker's calls
-        need no preparation. `await_others`: waits until no other process makes a context. `gate`: why the judge's own work marks no calls there, or nothing.
+        need no preparation. `await_others`: waits until no other process makes a context. `gate`: why the judge's own
+        work marks no calls there, or nothing.
         """
         self._group = group
         self._settings = group.settings

@@ -108,9 +108,7 @@ def made_late(arguments: Sequence[str]) -> None:
 @pytest.mark.parametrize("slow_s", [1.5, 2.5])
 def test_contexts_in_making_make_no_reference_slow(tmp_path: Path, slow_s: float) -> None:
     """It is measured beside none; else it would be refused, or timed in fewer calls."""
-    ahead = partial(
-        emulated_gpu.start_ahead, first=(f"{__name__}:made_late", (str(tmp_path), "ahead", str(512 << 20)))
-    )
+    ahead = partial(emulated_gpu.start_ahead, first=(f"{__name__}:made_late", (str(tmp_path), "ahead", str(512 << 20))))
     slow = _SLOW_MEANWHILE.format(place=str(tmp_path), slow_s=slow_s)
     forward = "    def forward(self, x):\n"
     assert forward in _REFERENCE
