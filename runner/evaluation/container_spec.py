@@ -52,8 +52,16 @@ _HARNESS_MODULES = {
 }
 #: Imports torch once for all processes of the harness.
 _PRELOAD = 'import sys; sys.path.insert(0, "{stage}"); import tasks.harness.preload'
-#: Makes a context on the device.
-_AHEAD = "import torch; torch.cuda.init(); torch.cuda.synchronize()"
+#: Makes a context on the device. Threads that the driver starts leave the judge's core alone, as in other workers; this
+#: one leaves it when the worker begins.
+_AHEAD = """import os, torch
+from tasks.harness.shared.cores import leave_judge_core
+cores = os.sched_getaffinity(0)
+leave_judge_core()
+torch.cuda.init()
+torch.cuda.synchronize()
+os.sched_setaffinity(0, cores)
+"""
 _PROCESS = 'import sys; sys.path.insert(0, "{stage}"); from {module} import main; sys.exit(main())'
 
 

@@ -170,9 +170,12 @@ def _is_folder(path: Path) -> bool:
 
 
 def _is_of_root(entry: Path) -> bool:
-    """Whether it is a file of root's alone: a driver's, for a worker that waits. No worker can make or change one."""
+    """Whether it is a file of root's alone: a driver's, for a worker that waits. No worker can make or change one.
+
+    Where the kernel lets it, a worker can give one a second name, which a later worker would read.
+    """
     status = entry.lstat()
-    return status.st_uid == 0 and stat.S_ISREG(status.st_mode) and not status.st_mode & 0o022
+    return status.st_uid == 0 and stat.S_ISREG(status.st_mode) and not status.st_mode & 0o022 and status.st_nlink == 1
 
 
 def _free_names(top: str) -> Iterator[str]:

@@ -489,14 +489,17 @@ class Pair:
         data = self._read(self._judge_out)
         try:
             for message in self._frames.feed(data):
-                if message["type"] == "spawn":
+                if message["type"] not in ("spawn", "ahead", "unpack"):
+                    self._forward(rebuild_frame(message))
+                elif self._reaper.status(self._judge_pid) is not None:
+                    # Nobody would use, or end, what a judge orders that has ended.
+                    continue
+                elif message["type"] == "spawn":
                     self._on_spawn(message.get("role"))
                 elif message["type"] == "ahead":
                     self._on_ahead(message.get("count"))
-                elif message["type"] == "unpack":
-                    self._on_unpack(message.get("name"))
                 else:
-                    self._forward(rebuild_frame(message))
+                    self._on_unpack(message.get("name"))
         except protocol.FrameError as error:
             raise InitError(f"the judge broke the protocol: {error}{self._stderr_note()}") from error
         return bool(data)

@@ -156,6 +156,58 @@ step('test', json.dumps([sys.made_once, *(peer.recv(100).decode() for peer in li
     assert len(set(json.loads(report.steps[0].stdout))) == 1
 
 
+def test_what_a_judge_orders_that_has_ended_is_not_done(workshop: Workshop) -> None:
+    """Here init hears of its end, then of workers ahead, which nobody would end; the next request meets none."""
+    judge = """
+if request():
+    step('test', sum(open(f'/proc/{pid}/status').read().split('Uid:')[1].split()[:1] == ['10000']
+                     for pid in os.listdir('/proc') if pid.isdigit()))
+    os._exit(0)
+peer = line()
+peer.sendall(b'x')
+peer.recv(1)
+import time
+say('spawn', role='candidate')
+while len(os.listdir('/tmp')) == 30000:
+    time.sleep(0.001)
+say('ahead', count=4)
+os._exit(0)
+"""
+    # Init removes these between the two, and meanwhile the judge ends.
+    worker = """
+if line.recv(1):
+    for number in range(30000):
+        os.close(os.open(f'/tmp/{number}', os.O_CREAT | os.O_WRONLY))
+    line.sendall(b'x')
+line.recv(1)
+"""
+    spec = workshop.spec(replace(workshop.pair_boot(judge, worker), preload=PRELOAD, ahead="pass"))
+    with workshop.engine.start(spec) as container:
+        for payload in ({}, {"looks": True}):
+            request = PairRequest(payload=payload, successive=True, stay_open=True)
+            report = container.run(request, on_progress=None, cancel=threading.Event())
+            assert report.ok, report.message
+    # The template alone.
+    assert report.steps[0].stdout == "1"
+
+
+def test_a_second_name_of_a_drivers_file_ends_the_container(workshop: Workshop) -> None:
+    """Where the kernel does not forbid it, a worker gives it one, which a later worker would read."""
+    judge = """
+request()
+line_of_more = socket.socket(fileno=int(os.environ['KR_RANKS_FD']))
+say('ahead', count=1)
+assert line_of_more.recv(1) == b'a'
+say('spawn', role='candidate')
+socket.recv_fds(line_of_more, 1, 1)
+"""
+    # Not by a worker: most hosts forbid it.
+    ahead = "import os; os.close(os.open('/dev/shm/a', os.O_CREAT)); os.link('/dev/shm/a', '/dev/shm/b')"
+    boot = replace(workshop.pair_boot(judge, "line.recv(1)"), preload=PRELOAD, ahead=ahead)
+    report = workshop.run(workshop.spec(boot), PairRequest(payload={}, successive=True))
+    assert "cannot be removed" in (report.message or "")
+
+
 _AHEAD_AND_ONE_WORKER = """
 request()
 say('ahead', count=2)
@@ -227,11 +279,16 @@ step('test', json.dumps(seen))
     ahead = """
 import os, sys, threading
 sys.ahead = [*os.getresuid(), int(open('/proc/self/status').read().split('CapPrm:')[1].split()[0], 16)]
-if os.getpid() // 2 % 2:
+# As a driver may, which must not end the request: nobody there can remove it.
+open(f'/dev/shm/{os.getpid()}', 'w').close()
+for number in range(4):
+    try:
+        open(f'/tmp/{number}', 'x').close()
+        break
+    except FileExistsError:
+        pass
+if number % 2:
     raise RuntimeError
-for place in ('/tmp', '/dev/shm'):
-    # As a driver may, which must not end the request: nobody there can remove it.
-    open(f'{place}/{os.getpid()}', 'w').close()
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 """
     boot = replace(workshop.pair_boot(judge, worker), preload=PRELOAD, ahead=ahead)
@@ -240,7 +297,7 @@ threading.Thread(target=threading.Event().wait, daemon=True).start()
     plain, replaced, *others = json.loads(report.steps[0].stdout)
     assert plain == replaced
     capabilities = 1 << 5 | 1 << 6 | 1 << 7
-    # Each takes two process ids, so every other one fails.
+    # Every other one fails.
     assert [other["ahead"] for other in others] == [[10000, 0, 10000, capabilities]] * 2 + [None] * 2
     # With a second thread the C library has a signal of its own by which all change their uid.
     for other in others:

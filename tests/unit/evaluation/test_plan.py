@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
 from runner.base.gpu_types.model import GpuType
 from runner.base.model import Demand, Device, FinalJob, Mode, ProfileOptions, TimingAssurance
-from runner.evaluation.container_spec import cdi_name, make_spec
+from runner.evaluation.container_spec import cdi_name, make_spec, pair_boot
 from runner.evaluation.context import SubmissionContext
 from runner.evaluation.kinds.program import CASES_FILE
 from runner.evaluation.plan import Plan, make_probe
@@ -26,6 +28,7 @@ from sandbox.spec import Boot, DeviceDriver, Owner
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.judge.stopping import Stopping
 from tasks.harness.judge.stopping import Timing as JudgeTiming
+from tasks.harness.shared.cores import judge_core
 from tasks.harness.shared.profilers import NCU_FILES, Capture
 from tests.unit import samples
 
@@ -590,3 +593,17 @@ def test_a_tasks_own_program_is_started_below_nsight_compute() -> None:
     assert below.artifacts == tuple(f"profile.1.{suffix}" for suffix in NCU_FILES)
     on_amd = steps(profiled(samples.task(harness=Harness.PROGRAM), samples.MI300))["profile.1"]
     assert (on_amd.argv, on_amd.artifacts, plain.artifacts) == (plain.argv, (), ())
+
+
+def test_a_driver_that_starts_threads_ahead_leaves_the_judges_core_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have the cores of the thread that makes the context; the worker itself leaves the core when it begins."""
+    cores, kept = os.sched_getaffinity(0), judge_core()
+    seen: list[set[int]] = []
+    for name in ("init", "synchronize"):
+        monkeypatch.setattr(torch.cuda, name, lambda: seen.append(os.sched_getaffinity(0)))
+    try:
+        exec(pair_boot(samples.ENVIRONMENT).ahead, {})  # noqa: S102 our own
+        assert os.sched_getaffinity(0) == cores
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert seen == [cores - {kept}] * 2

@@ -101,6 +101,7 @@ class GroupJudge:
         control: Control | None,
         new_worker: NewWorker,
         prepare_device: PrepareDevice | None,
+        await_others: Callable[[], None] = lambda: None,
         gate: str,
         builds: Mapping[int, str | None],
         unpack: Unpack,
@@ -110,7 +111,8 @@ class GroupJudge:
         `request`: what the timing of calls asks of one. `first`: a worker that has run no candidate's code.
         `reference`: one for the reference, which has begun to prepare its device; None: none has been started.
         `control`: None on a device, or where it would say nothing. `prepare_device`: None: the first worker's calls
-        need no preparation. `gate`: why the judge's own work marks no calls there, or nothing.
+        need no preparation. `await_others`: waits until no other process makes a context. `gate`: why the judge's own
+        work marks no calls there, or nothing.
         """
         self._group = group
         self._settings = group.settings
@@ -125,6 +127,7 @@ class GroupJudge:
         self._core = first.core
         self._for_reference = reference
         self._prepare_device = prepare_device
+        self._await_others = await_others
         #: On a device, what calls cost there.
         self._calibration: Calibration | None = None
         #: On a device, `open` if the judge's own work marks calls, or why not.
@@ -247,7 +250,9 @@ class GroupJudge:
         if failed is not None:
             raise InvalidReference(f"the reference does not run: {_of_module(failed)}") from failed
         side = self._reference_worker(reference, settings.baseline, client)
-        self.prepared = prepare(reference, settings, memory_bytes=self._request.memory_bytes)
+        self.prepared = prepare(
+            reference, settings, memory_bytes=self._request.memory_bytes, await_others=self._await_contexts
+        )
         self._reference_side = side
         self._measure_device()
         self._mark_calls(side.client)
@@ -265,6 +270,13 @@ class GroupJudge:
         except Fault as fault:
             raise InvalidReference(f"the reference's weights cannot be loaded: {_of_module(fault)}") from fault
 
+    def _await_contexts(self) -> None:
+        """Wait until no other process makes a context. Raises HarnessFailed: init does not say so."""
+        try:
+            self._await_others()
+        except (OSError, RuntimeError) as error:
+            raise HarnessFailed(str(error)) from error
+
     def _measure_device(self) -> None:
         """Measure what calls on the device cost, when all contexts have been made. No candidate's code has run."""
         if self._prepare_device is None or self._fresh is None:
@@ -277,6 +289,7 @@ class GroupJudge:
         except (OSError, RuntimeError) as error:
             raise HarnessFailed(f"the device cannot be prepared: {error}") from error
         self._measured = self._fresh.device_measured
+        self.prepared.measure_call()
 
     def _measure_messages(self) -> bool:
         """Measure what calls by message cost there, if it is not known."""

@@ -72,6 +72,7 @@ def judge(payload: Mapping[str, Any], *, single_rank: SingleRank, collector: Col
             control=control if device == "cpu" else None,
             new_worker=init.new_worker,
             prepare_device=prepare_device,
+            await_others=init.await_ahead,
             gate=gate,
             builds={int(number): message for number, message in request.builds.items()},
             unpack=init.unpack,

@@ -6,8 +6,10 @@ Judge and workers run as they are. Each candidate's worker is another process, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +81,42 @@ def test_workers_that_ended_while_they_waited_cost_no_candidate_anything() -> No
     ended = partial(emulated_gpu.start_ahead, first=("os:_exit", ()))
     rows = _judged(_FASTER, _FASTER, _FASTER, ahead=ended)
     assert [(row["verdict"], row["timing"]) for row in rows] == [("accepted", "audited")] * 3, rows
+
+
+#: The judge's calls are slow until the workers ahead have their contexts, which wait for the judge's second call.
+_SLOW_MEANWHILE = """
+import os, pathlib, sys, time
+place, calls = pathlib.Path({place!r}), []
+def be_slow():
+    if "runner.extras.trainers.inside.judge.evaluation" in sys.modules and not (place / "made").exists():
+        calls.append(1)
+        (place / str(len(calls))).touch()
+        time.sleep({slow_s})
+"""
+
+
+def made_late(arguments: Sequence[str]) -> None:
+    """In a worker ahead: make the context when the judge is in its second call."""
+    place, *rest = arguments
+    while not (Path(place) / "2").exists():
+        time.sleep(0.01)
+    (Path(place) / "made").touch()
+    emulated_gpu.install(rest)
+
+
+# A call may take 2 s here, and 20 timed ones 0.75 s each.
+@pytest.mark.parametrize("slow_s", [1.5, 2.5])
+def test_contexts_in_making_make_no_reference_slow(tmp_path: Path, slow_s: float) -> None:
+    """It is measured beside none; else it would be refused, or timed in fewer calls."""
+    ahead = partial(emulated_gpu.start_ahead, first=(f"{__name__}:made_late", (str(tmp_path), "ahead", str(512 << 20))))
+    slow = _SLOW_MEANWHILE.format(place=str(tmp_path), slow_s=slow_s)
+    forward = "    def forward(self, x):\n"
+    assert forward in _REFERENCE
+    reference = slow + _REFERENCE.replace(forward, f"{forward}        be_slow()\n")
+    group = _group(_FASTER, _FASTER, reference=reference, timed_calls=20, timeout_s=30)
+    rows = evaluate(group, start=emulated_gpu.start, ahead=ahead, device="cuda")
+    assert (tmp_path / "made").exists()
+    assert [(row["verdict"], row["candidate_stats"]["calls"]) for row in rows] == [("accepted", 20)] * 2, rows
 
 
 def test_a_device_that_does_not_say_what_is_free_is_our_fault() -> None:
