@@ -192,6 +192,23 @@ def test_it_ends_with_the_judge(control: Control) -> None:
     assert not Path(f"/proc/{control._pid}").exists()
 
 
+@pytest.mark.parametrize(("asked_mib", "made_mib", "times"), [(0, 0, 1.0), (1, 1, 1.0), (20, 8, 2.5)])
+def test_large_outputs_are_said_to_be_larger(control: Control, asked_mib: int, made_mib: int, times: float) -> None:
+    """Control calls copy 8 MiB at most, and how many times as much a submission's call copies is in their row."""
+    assert control._client is not None
+    row = control.calls(
+        partial(pack, torch.ones(64)),
+        2,
+        parts=2,
+        nbytes=asked_mib << 20,
+        deadline_ns=time.monotonic_ns() + _PATIENCE_NS,
+    )
+    assert row.times == times
+    layout = control._client._layout
+    assert layout is not None
+    assert sum(layout.sizes) == max(made_mib << 20, 16)
+
+
 def test_the_control_kernel_reads_whatever_a_task_makes() -> None:
     """Tensors in tuples, lists, dicts and records, strided and empty ones; it returns as many as it is told to."""
     value = (
@@ -216,7 +233,7 @@ def test_the_control_kernel_reads_whatever_a_task_makes() -> None:
         (40, 320, (2, 16), (4, 320)),
         (40, 320, (40, 320), (40, 320)),
         (1, 1 << 20, (0, 0), (1, 64 << 10)),
-        (1, 64 << 20, (1, 64 << 20), (1, 8 << 20)),
+        (1, 64 << 20, (1, 64 << 20), (1, 64 << 20)),
     ],
 )
 def test_outputs_of_control_calls_are_like_the_submissions(
