@@ -51,7 +51,7 @@ class HandOverFacts:
         Parts are Laplace's: few calls do not say that there is none.
         """
         calls = costs.count + costs.disturbed
-        calm = 1 - stalled / calls
+        calm = 1 - stalled / max(calls, 1)
         slope = times * calm ** (times - 1)
         return cls(
             mean_ns=costs.mean_ns,
