@@ -181,7 +181,7 @@ class ControlOutputs:
         `asked_for`: of the output that the task asks for. Called once for each shape, and only where the submission
         returns many.
         """
-        parts, nbytes = call.parts, sum(call.output_capacities)
+        parts, nbytes = call.parts, call.parts_bytes
         if parts > _FEW_PARTS or nbytes > _FEW_BYTES:
             if self._asked_for is None or self._asked_for[0] != call.shape:
                 self._asked_for = call.shape, asked_for()

@@ -19,6 +19,7 @@ from tasks.harness.judge import control as module
 from tasks.harness.judge.activity import Activity, Look
 from tasks.harness.judge.control import Control, ControlOutputs, read_all
 from tasks.harness.judge.worker_client import Called, WorkerClient
+from tasks.harness.judge.workers import Call
 from tasks.harness.shared.arenas import Arena
 from tasks.harness.shared.values import Packed, pack, tensors_of
 from tests.support.waiting import PATIENCE_S
@@ -209,6 +210,22 @@ def test_large_outputs_are_said_to_be_larger(control: Control, asked_mib: int, m
     assert sum(layout.sizes) == max(made_mib << 20, 16)
 
 
+@pytest.mark.parametrize(("parts", "nbytes"), [(1, 8), (3, 1_536), (16, 256), (64, 4_096), (64, 8_192)])
+def test_outputs_of_control_calls_end_their_calls_as_those_of_a_submission_do(
+    control: Control, parts: int, nbytes: int
+) -> None:
+    """Bytes of the tensors count, without the gaps between them: whole copies of up to 4 KiB are in the spans."""
+    client = control._client
+    assert client is not None
+    packed = pack((torch.ones(64), parts, nbytes // parts))
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    for _ in range(2):
+        called = client.call(packed, output_capacity=parts * 512, deadline_ns=deadline_ns, ahead=False)
+    assert called.by_flags
+    call = Call.of(called, packed, shape=None, made_ns=0)
+    assert ControlOutputs().like(call, asked_for=lambda: (parts, nbytes)) == (parts, sum(called.output.sizes))
+
+
 def test_the_control_kernel_reads_whatever_a_task_makes() -> None:
     """Tensors in tuples, lists, dicts and records, strided and empty ones; it returns as many as it is told to."""
     value = (
@@ -248,7 +265,7 @@ def test_outputs_of_control_calls_are_like_the_submissions(
         assert asked_for is not None
         return asked_for
 
-    call: Any = SimpleNamespace(parts=parts, output_capacities=(nbytes,), calls=1, shape="a shape")
+    call: Any = SimpleNamespace(parts=parts, parts_bytes=nbytes, calls=1, shape="a shape")
     outputs = ControlOutputs()
     assert outputs.like(call, asked_for=ask) == made
     # The reference is run once for a shape.
