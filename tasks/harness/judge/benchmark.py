@@ -212,7 +212,7 @@ class Benchmark:
     def _hand_over(self, timed: TimedCase, samples: Sequence[Sample]) -> HandOverFacts:
         """What is known of the hand-over of these calls."""
         if timed.controls is not None:
-            return HandOverFacts.of_controls(timed.controls, stalled=timed.controls_stalled)
+            return HandOverFacts.of_controls(timed.controls, stalled=timed.controls_stalled, times=timed.times)
         bounds = [sample.bound for sample in samples if sample.bound is not None]
         spans_ns = _spans_ns(samples)
         if self._calibration is not None and bounds and len(bounds) == len(samples):

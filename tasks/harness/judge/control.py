@@ -47,7 +47,7 @@ _OWN_UP_TO_BYTES = 8 << 20
 #: control calls longer.
 _FEW_PARTS = 4
 _FEW_BYTES = 64 << 10
-#: More bytes would make no difference.
+#: More bytes would make no difference but to how often their copy stalls (`ControlRow.times`).
 _MOST_BYTES = 8 << 20
 #: The worker's processes count as busy beside a control call if they had a core for longer than this.
 _BUSY_NS = 20_000
@@ -116,7 +116,7 @@ class Control:
 
         Infinity: the call waited for a core. NaN: the worker used one meanwhile. `make` makes the inputs of one call,
         or large ones of all calls (`_OWN_UP_TO_BYTES`), in the same way as for the submission's calls; `parts`,
-        `nbytes`: of each output; `beside`: a worker whose processes must be idle meanwhile.
+        `nbytes`: of each output, up to `_MOST_BYTES`; `beside`: a worker whose processes must be idle meanwhile.
 
         Raises:
             Fault: time is up.
@@ -125,7 +125,8 @@ class Control:
         client = self._client
         if client is None:
             raise RuntimeError("the control process has not been opened")
-        each = nbytes // max(parts, 1)
+        copied = min(nbytes, _MOST_BYTES)
+        each = copied // max(parts, 1)
         capacity = max(parts, 1) * aligned(max(each, 8))
 
         def ordered() -> Packed:
@@ -149,7 +150,7 @@ class Control:
                 packed = ordered()
         with _our_fault():
             client.withdraw_call(deadline_ns=deadline_ns)
-        return ControlRow(costs_ns=costs_ns, stalled=stalled)
+        return ControlRow(costs_ns=costs_ns, stalled=stalled, times=max(nbytes / max(copied, 1), 1.0))
 
     def close(self) -> None:
         """End it."""
@@ -175,18 +176,18 @@ class ControlOutputs:
         self._asked_for: tuple[object, tuple[int, int]] | None = None
 
     def like(self, call: Call, *, asked_for: Callable[[], tuple[int, int]]) -> tuple[int, int]:
-        """Tensors and bytes of the output of a control call like one of the submission's.
+        """Tensors and bytes of the output that a control call like one of the submission's should have.
 
         `asked_for`: of the output that the task asks for. Called once for each shape, and only where the submission
         returns many.
         """
-        parts, nbytes = call.parts, sum(call.output_capacities)
+        parts, nbytes = call.parts, call.parts_bytes
         if parts > _FEW_PARTS or nbytes > _FEW_BYTES:
             if self._asked_for is None or self._asked_for[0] != call.shape:
                 self._asked_for = call.shape, asked_for()
             most_parts, most_bytes = self._asked_for[1]
             parts, nbytes = min(parts, max(most_parts, _FEW_PARTS)), min(nbytes, max(most_bytes, _FEW_BYTES))
-        return parts, min(nbytes, _MOST_BYTES)
+        return parts, nbytes
 
 
 @contextlib.contextmanager

@@ -172,6 +172,11 @@ class Bound:
     #: The least time that the kernel can have taken.
     bound_ns: float
 
+    @property
+    def is_open(self) -> bool:
+        """Whether any claim would keep it."""
+        return self.margin_ns >= self.kernel_ns
+
     @classmethod
     def unknown(cls, outside_ns: int) -> Bound:
         """Of a call whose hand-over is not known: the whole span may be the kernel, or nothing of it."""

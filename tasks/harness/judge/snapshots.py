@@ -56,8 +56,11 @@ _STALL_SHARE = 0.03
 _STALL_NS = 20_000
 #: Blocks that are read once more after the copy, to name an output that is still changing.
 _SECOND_LOOKS = 8
-#: Copies of more than this take far longer than the look at the delays (3 µs) that follows their first block.
+#: Copies of more than this take far longer than the look at the delays (3 µs) that follows their first block. Those of
+#: control calls have one however long they take: nobody writes meanwhile.
 _LOOKS_FROM_BYTES = 1 << 20
+#: The most that a look takes of itself. What it takes beside is time that a worker may have made, as in any block.
+_LOOK_NS = 10_000
 _CLAIM_LIMIT_NS = 1 << 62
 
 
@@ -169,7 +172,7 @@ class Copy:
         self._memory = _new_memory(size)
         nbytes = sum(sizes)
         self._at_once = nbytes <= _AT_ONCE_BYTES
-        self._looks = nbytes > _LOOKS_FROM_BYTES
+        self._looks = nbytes > (_AT_ONCE_BYTES if is_trusted else _LOOKS_FROM_BYTES)
         self._pages = min(-(-nbytes // (_BLOCKS * PAGE_BYTES)), _MOST_BLOCK_PAGES)
         #: Tensor, offset in it, and memory for the copy.
         self._blocks = _shuffled(
@@ -196,7 +199,7 @@ class Copy:
             return Filled(ended_ns=read_ns[-1] if read_ns else clock())
         took_ns = [later - earlier for earlier, later in pairwise(read_ns)]
         if took_ns:
-            took_ns[0] -= look_ns
+            took_ns[0] -= min(look_ns, _LOOK_NS)
         middle_ns = median(took_ns) if took_ns else 0
         limit_ns = min(_LONG_FACTOR * middle_ns + _LONG_NS, self._pace.most_ns(self._pages))
         if self._is_trusted:

@@ -48,6 +48,8 @@ class TimedCase:
         self.controls: ControlCosts | None = None
         #: In how many control calls the copy of the output stalled.
         self.controls_stalled = 0
+        #: See ControlRow.
+        self.times = 1.0
         self._last: Call | None = None
         #: True if the case changes its shapes with its seed: then every call has the same inputs.
         self.fixed = False
@@ -97,7 +99,7 @@ class TimedCase:
         """The part of the control calls that something disturbed, in the call or in the copy of its output."""
         if self.controls is None:
             return 0.0
-        return (self.controls.disturbed + self.controls_stalled) / self.controls_made
+        return min((self.controls.disturbed + self.controls_stalled) / self.controls_made, 1.0)
 
     def call_first_controls(self) -> None:
         """Make the row of control calls before the first timed call."""
@@ -125,6 +127,7 @@ class TimedCase:
                     return
                 self._rows.append(row)
                 self.controls_stalled += row.stalled
+                self.times = row.times
                 rows_ns = [row.costs_ns for row in self._rows]
                 spoilt = sum(math.isnan(cost) for costs_ns in rows_ns for cost in costs_ns)
                 self._is_spoilt = spoilt > _SPOILT + _MOST_SPOILT * sum(map(len, rows_ns))

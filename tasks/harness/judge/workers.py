@@ -36,6 +36,8 @@ class Call:
     by_flags: bool = False
     #: Tensors in the output of one rank.
     parts: int = 1
+    #: Their bytes, without gaps. Not of several ranks.
+    parts_bytes: int = 0
     #: How long judge and worker were ready to run and did not; None where the kernel does not tell.
     delayed_ns: int | None = None
     #: On a device: whether the worker used no processor, and the device for nothing else.
@@ -61,6 +63,7 @@ class Call:
             made_ns=made_ns,
             by_flags=called.by_flags,
             parts=called.parts,
+            parts_bytes=sum(called.output.sizes),
             delayed_ns=called.delayed_ns,
             exclusive=called.exclusive,
             copy_ns=called.copy_ns,

@@ -183,7 +183,7 @@ def _asked() -> None:
     """Control calls return as much as the submission does, whatever the reference returns."""
 
     def like(self: control.ControlOutputs, call: Call, *, asked_for: object) -> tuple[int, int]:
-        return call.parts, sum(call.output_capacities)
+        return call.parts, call.parts_bytes
 
     _replace(control.ControlOutputs, "like", like)
 

@@ -19,6 +19,7 @@ from tasks.harness.judge import control as module
 from tasks.harness.judge.activity import Activity, Look
 from tasks.harness.judge.control import Control, ControlOutputs, read_all
 from tasks.harness.judge.worker_client import Called, WorkerClient
+from tasks.harness.judge.workers import Call
 from tasks.harness.shared.arenas import Arena
 from tasks.harness.shared.values import Packed, pack, tensors_of
 from tests.support.waiting import PATIENCE_S
@@ -192,6 +193,39 @@ def test_it_ends_with_the_judge(control: Control) -> None:
     assert not Path(f"/proc/{control._pid}").exists()
 
 
+@pytest.mark.parametrize(("asked_mib", "made_mib", "times"), [(0, 0, 1.0), (1, 1, 1.0), (20, 8, 2.5)])
+def test_large_outputs_are_said_to_be_larger(control: Control, asked_mib: int, made_mib: int, times: float) -> None:
+    """Control calls copy 8 MiB at most, and how many times as much a submission's call copies is in their row."""
+    assert control._client is not None
+    row = control.calls(
+        partial(pack, torch.ones(64)),
+        2,
+        parts=2,
+        nbytes=asked_mib << 20,
+        deadline_ns=time.monotonic_ns() + _PATIENCE_NS,
+    )
+    assert row.times == times
+    layout = control._client._layout
+    assert layout is not None
+    assert sum(layout.sizes) == max(made_mib << 20, 16)
+
+
+@pytest.mark.parametrize(("parts", "nbytes"), [(1, 8), (3, 1_536), (16, 256), (64, 4_096), (64, 8_192)])
+def test_outputs_of_control_calls_end_their_calls_as_those_of_a_submission_do(
+    control: Control, parts: int, nbytes: int
+) -> None:
+    """Bytes of the tensors count, without the gaps between them: whole copies of up to 4 KiB are in the spans."""
+    client = control._client
+    assert client is not None
+    packed = pack((torch.ones(64), parts, nbytes // parts))
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    for _ in range(2):
+        called = client.call(packed, output_capacity=parts * 512, deadline_ns=deadline_ns, ahead=False)
+    assert called.by_flags
+    call = Call.of(called, packed, shape=None, made_ns=0)
+    assert ControlOutputs().like(call, asked_for=lambda: (parts, nbytes)) == (parts, sum(called.output.sizes))
+
+
 def test_the_control_kernel_reads_whatever_a_task_makes() -> None:
     """Tensors in tuples, lists, dicts and records, strided and empty ones; it returns as many as it is told to."""
     value = (
@@ -216,7 +250,7 @@ def test_the_control_kernel_reads_whatever_a_task_makes() -> None:
         (40, 320, (2, 16), (4, 320)),
         (40, 320, (40, 320), (40, 320)),
         (1, 1 << 20, (0, 0), (1, 64 << 10)),
-        (1, 64 << 20, (1, 64 << 20), (1, 8 << 20)),
+        (1, 64 << 20, (1, 64 << 20), (1, 64 << 20)),
     ],
 )
 def test_outputs_of_control_calls_are_like_the_submissions(
@@ -231,7 +265,7 @@ def test_outputs_of_control_calls_are_like_the_submissions(
         assert asked_for is not None
         return asked_for
 
-    call: Any = SimpleNamespace(parts=parts, output_capacities=(nbytes,), calls=1, shape="a shape")
+    call: Any = SimpleNamespace(parts=parts, parts_bytes=nbytes, calls=1, shape="a shape")
     outputs = ControlOutputs()
     assert outputs.like(call, asked_for=ask) == made
     # The reference is run once for a shape.

@@ -207,6 +207,21 @@ def test_claims_beside_a_calibration_count_where_its_margin_is_narrow() -> None:
     assert (high.timing, high.counted[0]) == ("measured", 1_100_000)
 
 
+def test_a_claim_that_nothing_bounds_counts_as_its_span_among_claims_that_count() -> None:
+    """However many others are bounded closely."""
+    close = Sample(
+        claim_ns=980_000,
+        outside_ns=1_200_000,
+        bound=Bound(kernel_ns=1_000_000, margin_ns=50_000, bound_ns=950_000),
+        delayed_ns=0,
+    )
+    forged = replace(close, claim_ns=10_000, bound=Bound.unknown(1_200_000))
+    found = audit([close, close, forged] * 4, controls_ns=None, tolerance=0.1)
+    assert found.timing == "audited"
+    assert list(found.counted) == [980_000, 980_000, 1_200_000] * 4
+    assert found.not_believed == 4
+
+
 def test_without_any_bound_claims_are_called_claims() -> None:
     """Nothing is replaced, and nothing is said of the noise."""
     found = audit([Sample(claim_ns=5_000, outside_ns=10_000)] * 3, controls_ns=None, tolerance=0.1)

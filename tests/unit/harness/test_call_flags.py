@@ -259,7 +259,10 @@ def test_a_block_that_stalls_ends_the_call_when_it_is_there(monkeypatch: pytest.
         (2 << 20, False, 1_000_000, [1, None]),
         (2 << 20, True, 1_000_000, [1]),
         (1 << 20, False, 0, [None]),
+        (1 << 20, True, 0, [1]),
+        (100_000, True, 1_000_000, [1]),
         (64, False, 0, [None]),
+        (64, True, 0, [None]),
     ],
 )
 def test_a_long_copy_adds_no_delay_to_its_call(
@@ -290,6 +293,25 @@ def test_a_long_copy_adds_no_delay_to_its_call(
     moves = filled.stalled and not is_trusted
     assert (filled.ended_ns - began_ns > 1_000) is moves
     assert (0 < filled.copied_ns < filled.ended_ns - began_ns - 0.9 * stall_ns) is moves
+
+
+@pytest.mark.parametrize(("look_ns", "stalls"), [(9_000, False), (1_000_000, True)])
+def test_a_look_at_the_delays_hides_no_stall(monkeypatch: pytest.MonkeyPatch, look_ns: int, *, stalls: bool) -> None:
+    """Whoever keeps the judge from its core during the look has the time in the span, as during any block."""
+    copy = Copy((2 << 20,))
+    clock = Clock(itertools.repeat(1_000))
+
+    def delayed() -> int:
+        clock.now_ns += look_ns
+        return 0
+
+    copy.delayed = delayed
+    began_ns = clock.now_ns
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshots, "time", SimpleNamespace(perf_counter_ns=clock))
+        filled = copy.fill([(Memory(bytes(2 << 20)), 0)])
+    assert filled.stalled is stalls
+    assert (filled.ended_ns - began_ns > look_ns) is stalls
 
 
 def test_reading_that_is_slow_throughout_ends_the_call_with_its_last_block(monkeypatch: pytest.MonkeyPatch) -> None:
