@@ -65,6 +65,9 @@ _LIMITS: Final = "54"
 #: Server errors after which another connection would do no better, so that this one is kept.
 _TIMEOUTS: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 _SACRIFICED: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+#: Where PostgreSQL gives up a commit that would notify, because its queue of notifications has just been filled. Tried
+#: again, it does not notify (`tell.sql`).
+_NOTIFIES: Final = "PreCommit_Notify"
 #: The class of the SQLSTATEs our functions raise.
 _OURS: Final = "KR"
 _UNKNOWN_SUBMISSION: Final = "KR015"
@@ -358,7 +361,7 @@ def _translated(error: psycopg.Error, *, broken: bool) -> Exception:
     reason = error.diag.message_primary or str(error).strip() or type(error).__name__
     if (error.sqlstate or "").startswith(_OURS):
         return _refusal(error)
-    if isinstance(error, _SACRIFICED):
+    if isinstance(error, _SACRIFICED) or error.diag.source_function == _NOTIFIES:
         return _SacrificedError(f"PostgreSQL: {reason}, at each of {TRIES} tries")
     if isinstance(error, _ELSEWHERE):
         return DatabaseUnavailableError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import psycopg
@@ -16,6 +17,13 @@ from tests.plugins.postgres import embedded_server
 from tests.support.waiting import PATIENCE_S, wait_until
 
 DAY_S = 86_400.0
+#: A commit of a submission waits for whoever holds a lock.
+WAITS = """
+CREATE FUNCTION public.waits() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';
+CREATE CONSTRAINT TRIGGER waits AFTER INSERT ON leaderboard.submission DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION public.waits();
+"""
 
 
 @pytest.fixture(scope="module")
@@ -33,20 +41,48 @@ def fill(other: psycopg.Connection[tuple[object, ...]]) -> None:
 
 
 @pytest.fixture
-def full(small_url: str) -> Iterator[Bench]:
-    """A queue that is full, because a session listens and leaves its transaction open."""
+def forgotten(small_url: str) -> Iterator[Bench]:
+    """A session listens and leaves its transaction open, so that the queue is not emptied."""
     bench = Bench(store=BoardStore(small_url, application_name="test"), url=small_url)
-    with (
-        closing(psycopg.connect(small_url)) as forgotten,
-        closing(psycopg.connect(small_url, autocommit=True)) as other,
-    ):
-        forgotten.execute("LISTEN other")
-        forgotten.commit()
-        forgotten.execute("SELECT 1")
-        with pytest.raises(psycopg.Error, match="too many notifications"):
-            fill(other)
+    with closing(psycopg.connect(small_url)) as listener:
+        listener.execute("LISTEN other")
+        listener.commit()
+        listener.execute("SELECT 1")
         yield bench
     bench.store.close()
+
+
+@pytest.fixture
+def full(forgotten: Bench) -> Bench:
+    """A queue that is full."""
+    with (
+        psycopg.connect(forgotten.url, autocommit=True) as other,
+        pytest.raises(psycopg.Error, match="too many notifications"),
+    ):
+        fill(other)
+    return forgotten
+
+
+def test_a_queue_that_fills_before_a_commit_fails_nothing(forgotten: Bench) -> None:
+    """The submission has looked at the queue, and waits in its commit while others fill it."""
+    board_id = forgotten.board("later")
+    with (
+        psycopg.connect(forgotten.url, autocommit=True) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        other.execute(WAITS)
+        other.execute("SELECT pg_advisory_lock(1)")
+        submission = pool.submit(forgotten.submit, leaderboard="later")
+        blocked = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        wait_until(lambda: other.execute(blocked).fetchone() is not None, "the submission is being committed")
+        with pytest.raises(psycopg.Error, match="too many notifications"):
+            fill(other)
+        other.execute("SELECT pg_advisory_unlock(1)")
+        assert submission.result(timeout=PATIENCE_S) > 0
+        rows = other.execute("SELECT id FROM leaderboard.submission WHERE leaderboard_id = %s", (board_id,)).fetchall()
+        other.execute("DROP TRIGGER waits ON leaderboard.submission; DROP FUNCTION public.waits")
+    assert rows == [(submission.result(),)]
+    assert forgotten.store.cancel(submission.result()) == 1
 
 
 def test_intake_and_operators_go_on(full: Bench) -> None:
