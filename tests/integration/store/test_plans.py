@@ -322,8 +322,8 @@ def test_a_ranking_costs_what_its_users_cost(bench: Bench, db: Db, meter: Meter)
 GUESTS = (boards.QUERIES, gateway.QUERIES, discord.QUERIES, webhooks.QUERIES, SHARED)
 #: What a request may ask.
 ASKED = {
-    "board_id": 1, "id": 1, "category": "leaderboard", "event_id": 1, "final_id": 1, "gpu_type": "CPU", "gpu_types": ["CPU"],
-    "ids": [500], "job_id": 500, "last_day": True, "leaderboard": "identity", "limit": 50, "most_bytes": 10_000,
+    "board_id": 1, "category": "leaderboard", "event_id": 1, "final_id": 1, "gpu_type": "CPU", "gpu_types": ["CPU"],
+    "id": 1, "ids": [500], "job_id": 500, "last_day": True, "leaderboard": "identity", "limit": 50, "most_bytes": 10_000,
     "name": "identity", "names": ["identity"], "offset": 0, "submission_id": 500, "user_id": "user 5",
     "user_name": "nobody", "verdict": "accepted", "with_code": True, "with_runs": True,
 }  # fmt: skip
