@@ -323,9 +323,9 @@ GUESTS = (boards.QUERIES, gateway.QUERIES, discord.QUERIES, webhooks.QUERIES, SH
 #: What a request may ask.
 ASKED = {
     "board_id": 1, "category": "leaderboard", "event_id": 1, "final_id": 1, "gpu_type": "CPU", "gpu_types": ["CPU"],
-    "id": 1, "ids": [500], "job_id": 500, "last_day": True, "leaderboard": "identity", "limit": 50, "most_bytes": 10_000,
+    "id": 1, "ids": [500], "job_id": 500, "last_day": True, "leaderboard": "identity", "most_bytes": 10_000,
     "name": "identity", "names": ["identity"], "offset": 0, "submission_id": 500, "user_id": "user 5",
-    "user_name": "nobody", "verdict": "accepted", "with_code": True, "with_runs": True,
+    "limit": 50, "user_name": "nobody", "verdict": "accepted", "with_code": True, "with_runs": True,
 }  # fmt: skip
 #: What operators alone ask, of all users or all runs of a day.
 RARE = {"users", "count_waiting", "user_submission_ids", "stats_runs"}
