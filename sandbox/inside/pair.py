@@ -7,9 +7,9 @@ the judge's account. When one worker ends, all are killed.
 A `successive` request gets its workers one after the other: the judge's `spawn` frames ask for them. Before each, all
 processes of the last one are killed and waited for, and its files are removed, so no submission meets another's. An
 `ahead` frame asks for forks that run the boot document's code and then wait, as unreachable as the template, until one
-becomes the next worker. The
-build archive of such a request has parts. An `unpack` frame of the judge names the part of the worker that is there,
-before it runs any of its submission. Each worker gets one part at most, and each part is unpacked once.
+becomes the next worker. The build archive of such a request has parts. An `unpack` frame of the judge names the part of
+the worker that is there, before it runs any of its submission. Each worker gets one part at most, and each part is
+unpacked once.
 After a `stay_open` request a further one gets a new judge and new workers of the same template, when all processes of
 the last one are dead and its files are removed.
 A request may ask for files that the worker leaves behind. They are packed when judge and worker are dead, if the judge
@@ -492,7 +492,7 @@ class Pair:
                 if message["type"] not in ("spawn", "ahead", "unpack"):
                     self._forward(rebuild_frame(message))
                 elif self._reaper.status(self._judge_pid) is not None:
-                    # Nobody would use, or end, what a judge orders that has ended.
+                    # The judge has ended. A worker that init started for it now would live on beside the next request.
                     continue
                 elif message["type"] == "spawn":
                     self._on_spawn(message.get("role"))

@@ -7,6 +7,7 @@ containers lies in `inside`; each container has it beside the harness, read-only
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -26,8 +27,8 @@ def group(context: GroupContext) -> Kind:
         EvaluationError: no guest here does; another host may have one.
     """
     job = context.job
-    name, modules = job.task["kind"], {path.stem: path for path in _ROOT.glob("runner/extras/**/kinds/*.py")}
-    path = modules.get(name)
+    name = job.task["kind"]
+    path = _modules().get(name)
     if path is None:
         raise EvaluationError(
             f"job {job.id} is a group of kind {name!r}, which this installation cannot evaluate "
@@ -35,6 +36,12 @@ def group(context: GroupContext) -> Kind:
         )
     kind: Kind = import_module(".".join(path.relative_to(_ROOT).with_suffix("").parts)).Group(context)
     return kind
+
+
+@cache
+def _modules() -> Mapping[str, Path]:
+    """Modules by kind; the folders of an installation stay as they are."""
+    return {path.stem: path for path in _ROOT.glob("runner/extras/**/kinds/*.py")}
 
 
 def inside() -> Mapping[str, Path]:

@@ -96,8 +96,8 @@ class ControlRow:
     costs_ns: Sequence[float]
     #: Of those that are not NaN: in how many the copy of the output stalled.
     stalled: int = 0
-    #: How many times as many bytes as the outputs of these calls those of the submission's have.
-    times: float = 1.0
+    #: Bytes of the submission's output by bytes of the output of these calls; at least 1.
+    size_ratio: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

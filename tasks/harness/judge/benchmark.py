@@ -212,7 +212,9 @@ class Benchmark:
     def _hand_over(self, timed: TimedCase, samples: Sequence[Sample]) -> HandOverFacts:
         """What is known of the hand-over of these calls."""
         if timed.controls is not None:
-            return HandOverFacts.of_controls(timed.controls, stalled=timed.controls_stalled, times=timed.times)
+            return HandOverFacts.of_controls(
+                timed.controls, stalled=timed.controls_stalled, size_ratio=timed.size_ratio
+            )
         bounds = [sample.bound for sample in samples if sample.bound is not None]
         spans_ns = _spans_ns(samples)
         if self._calibration is not None and bounds and len(bounds) == len(samples):
@@ -340,16 +342,19 @@ class Benchmark:
             bound = self._calibration.device.bound(
                 outside_ns=call.outside_ns, output_bytes=call.output_bytes, exclusive=call.exclusive
             )
-        elif self._calibration is not None and self._calibration.message is None:
-            bound = Bound.unknown(call.outside_ns)
-        elif self._calibration is not None and self._calibration.message is not None:
-            bound = self._calibration.message.bound(
-                outside_ns=call.outside_ns,
-                tensors=call.tensors,
-                input_bytes=call.input_bytes,
-                output_bytes=call.output_bytes,
-                parts=call.parts,
-                skippable=self._request.ranks is None,
+        elif self._calibration is not None:
+            costs = self._calibration.message
+            bound = (
+                Bound.unknown(call.outside_ns)
+                if costs is None
+                else costs.bound(
+                    outside_ns=call.outside_ns,
+                    tensors=call.tensors,
+                    input_bytes=call.input_bytes,
+                    output_bytes=call.output_bytes,
+                    parts=call.parts,
+                    skippable=self._request.ranks is None,
+                )
             )
         return Sample(
             # No kernel takes longer than its call. A larger claim would only move what is made of all claims.

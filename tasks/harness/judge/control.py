@@ -47,7 +47,7 @@ _OWN_UP_TO_BYTES = 8 << 20
 #: control calls longer.
 _FEW_PARTS = 4
 _FEW_BYTES = 64 << 10
-#: More bytes would make no difference but to how often their copy stalls (`ControlRow.times`).
+#: More bytes would make no difference but to how often their copy stalls (`ControlRow.size_ratio`).
 _MOST_BYTES = 8 << 20
 #: The worker's processes count as busy beside a control call if they had a core for longer than this.
 _BUSY_NS = 20_000
@@ -150,7 +150,7 @@ class Control:
                 packed = ordered()
         with _our_fault():
             client.withdraw_call(deadline_ns=deadline_ns)
-        return ControlRow(costs_ns=costs_ns, stalled=stalled, times=max(nbytes / max(copied, 1), 1.0))
+        return ControlRow(costs_ns=costs_ns, stalled=stalled, size_ratio=max(nbytes / max(copied, 1), 1.0))
 
     def close(self) -> None:
         """End it."""

@@ -45,20 +45,20 @@ class HandOverFacts:
     stalled_error: float = 0.0
 
     @classmethod
-    def of_controls(cls, costs: ControlCosts, *, stalled: int, times: float = 1.0) -> Self:
-        """From control calls, and how many of them stalled. Copies of `times` as many bytes do so more often.
+    def of_controls(cls, costs: ControlCosts, *, stalled: int, size_ratio: float = 1.0) -> Self:
+        """From control calls, and how many of them stalled; larger copies stall more often (`ControlRow.size_ratio`).
 
         Parts are Laplace's: few calls do not say that there is none.
         """
         calls = costs.count + costs.disturbed
         calm = 1 - stalled / max(calls, 1)
-        slope = times * calm ** (times - 1)
+        slope = size_ratio * calm ** (size_ratio - 1)
         return cls(
             mean_ns=costs.mean_ns,
             sd_ns=costs.sd_ns,
             single_ns=costs.single_ns,
             disturbed=(costs.disturbed + 1) / (calls + 2),
-            stalled=((1 - calm**times) * calls + 1) / (calls + 2),
+            stalled=((1 - calm**size_ratio) * calls + 1) / (calls + 2),
             stalled_error=slope * math.sqrt(stalled * (calls - stalled)) / (calls + 2) ** 1.5,
         )
 

@@ -56,8 +56,8 @@ _STALL_SHARE = 0.03
 _STALL_NS = 20_000
 #: Blocks that are read once more after the copy, to name an output that is still changing.
 _SECOND_LOOKS = 8
-#: Copies of more than this take far longer than the look at the delays (3 µs) that follows their first block. Those of
-#: control calls have one however long they take: nobody writes meanwhile.
+#: After the first block of a larger copy the judge looks at the delays, which takes 3 µs: far less than such a copy.
+#: Copies of control calls have that look at any size, as no worker writes into their outputs meanwhile.
 _LOOKS_FROM_BYTES = 1 << 20
 #: The most that a look takes of itself. What it takes beside is time that a worker may have made, as in any block.
 _LOOK_NS = 10_000

@@ -46,10 +46,6 @@ class TimedCase:
         #: Costs of the control calls, row by row. None where no control calls can be made.
         self.controls_ns: list[Sequence[float]] | None = None
         self.controls: ControlCosts | None = None
-        #: In how many control calls the copy of the output stalled.
-        self.controls_stalled = 0
-        #: See ControlRow.
-        self.times = 1.0
         self._last: Call | None = None
         #: True if the case changes its shapes with its seed: then every call has the same inputs.
         self.fixed = False
@@ -95,6 +91,16 @@ class TimedCase:
         return sum(map(len, self.controls_ns or ()))
 
     @property
+    def controls_stalled(self) -> int:
+        """The number of control calls in which the copy of the output stalled."""
+        return sum(row.stalled for row in self._rows)
+
+    @property
+    def size_ratio(self) -> float:
+        """Of the last row of control calls; see ControlRow."""
+        return self._rows[-1].size_ratio if self._rows else 1.0
+
+    @property
     def disturbed(self) -> float:
         """The part of the control calls that something disturbed, in the call or in the copy of its output."""
         if self.controls is None:
@@ -126,8 +132,6 @@ class TimedCase:
                 if row is None:
                     return
                 self._rows.append(row)
-                self.controls_stalled += row.stalled
-                self.times = row.times
                 rows_ns = [row.costs_ns for row in self._rows]
                 spoilt = sum(math.isnan(cost) for costs_ns in rows_ns for cost in costs_ns)
                 self._is_spoilt = spoilt > _SPOILT + _MOST_SPOILT * sum(map(len, rows_ns))

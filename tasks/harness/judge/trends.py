@@ -1,8 +1,8 @@
 """More about a series of timings than its summary: an interval of the mean, a drift, the share of outliers. Pure.
 
 numpy in float64, on the calling thread alone: a few milliseconds for a hundred samples. torch would use other threads,
-which are needed elsewhere. No function that imports numpy.ma (median, quantile,
-unique): that takes ten times as long as all else here.
+which are needed elsewhere. Without median, quantile and unique: they import numpy.ma, which takes ten times as long as
+all else here.
 """
 
 from __future__ import annotations

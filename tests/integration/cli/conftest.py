@@ -99,9 +99,9 @@ def cli(call: Call, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Call:
 @pytest.fixture
 def store(database_url: str) -> Iterator[BoardStore]:
     """The same database from the other side."""
-    found = BoardStore(database_url, application_name="test")
-    yield found
-    found.close()
+    boards = BoardStore(database_url, application_name="test")
+    yield boards
+    boards.close()
 
 
 def write_task(folder: Path, **keys: object) -> Path:

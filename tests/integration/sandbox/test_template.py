@@ -157,7 +157,7 @@ step('test', json.dumps([sys.made_once, *(peer.recv(100).decode() for peer in li
 
 
 def test_what_a_judge_orders_that_has_ended_is_not_done(workshop: Workshop) -> None:
-    """Here init hears of its end, then of workers ahead, which nobody would end; the next request meets none."""
+    """Init sees that the judge has ended, then reads its `ahead` frame. It starts no worker beside the next request."""
     judge = """
 if request():
     step('test', sum(open(f'/proc/{pid}/status').read().split('Uid:')[1].split()[:1] == ['10000']
@@ -279,7 +279,7 @@ step('test', json.dumps(seen))
     ahead = """
 import os, sys, threading
 sys.ahead = [*os.getresuid(), int(open('/proc/self/status').read().split('CapPrm:')[1].split()[0], 16)]
-# As a driver may, which must not end the request: nobody there can remove it.
+# A driver may leave such a file. No worker can remove it, and it must not end the request.
 open(f'/dev/shm/{os.getpid()}', 'w').close()
 for number in range(4):
     try:

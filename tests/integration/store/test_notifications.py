@@ -17,7 +17,7 @@ from tests.plugins.postgres import embedded_server
 from tests.support.waiting import PATIENCE_S, wait_until
 
 DAY_S = 86_400.0
-#: A commit of a submission waits for whoever holds a lock.
+#: Each commit of a submission waits for an advisory lock.
 WAITS = """
 CREATE FUNCTION public.waits() RETURNS trigger LANGUAGE plpgsql AS
     'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';

@@ -297,7 +297,7 @@ def test_a_long_copy_adds_no_delay_to_its_call(
 
 @pytest.mark.parametrize(("look_ns", "stalls"), [(9_000, False), (1_000_000, True)])
 def test_a_look_at_the_delays_hides_no_stall(monkeypatch: pytest.MonkeyPatch, look_ns: int, *, stalls: bool) -> None:
-    """Whoever keeps the judge from its core during the look has the time in the span, as during any block."""
+    """A worker that takes the judge's core during the look lengthens its own span, as during any block."""
     copy = Copy((2 << 20,))
     clock = Clock(itertools.repeat(1_000))
 

@@ -331,17 +331,17 @@ def test_few_control_calls_say_less_of_stalls_than_many() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stalled", "times", "share"), [(0, 4.0, 0.01), (10, 4.0, 0.35), (50, 4.0, 0.93), (98, 64, 0.99)]
+    ("stalled", "size_ratio", "share"), [(0, 4.0, 0.01), (10, 4.0, 0.35), (50, 4.0, 0.93), (98, 64, 0.99)]
 )
 def test_outputs_that_are_larger_than_those_of_control_calls_stall_more_often(
-    stalled: int, times: float, share: float
+    stalled: int, size_ratio: float, share: float
 ) -> None:
     """A busy host makes each part of a copy stall as often. Where no control call did, no size is an excuse."""
     costs = ControlCosts.of([[10_000.0] * 98])
     assert costs is not None
-    facts = HandOverFacts.of_controls(costs, stalled=stalled, times=times)
+    facts = HandOverFacts.of_controls(costs, stalled=stalled, size_ratio=size_ratio)
     assert facts.stalled == pytest.approx(share, abs=0.01)
-    often = round(100 * (1 - (1 - stalled / 98) ** times))
+    often = round(100 * (1 - (1 - stalled / 98) ** size_ratio))
     for stalls, is_added in ((often, False), (100, stalled < 50)):
         samples = [Sample(claim_ns=0, outside_ns=100, copy_ns=100, stalled=number < stalls) for number in range(100)]
         assert with_copies(samples, facts)[0].with_copy is is_added

@@ -107,7 +107,7 @@ def test_how_often_noise_is_a_reason(varies_ns: int, again: int, *, expected: bo
     timed: Any = SimpleNamespace(
         controls=ControlCosts.of([alternating(_HAND_OVER_NS, varies_ns)] * 50),
         controls_stalled=0,
-        times=1.0,
+        size_ratio=1.0,
         input_bytes=64,
     )
     samples = [Sample(claim_ns=0, outside_ns=_SPAN_NS)] * 60
@@ -166,7 +166,7 @@ def test_control_calls_at_the_end_are_bounded(
         statistical_ns=lambda **_: 1e9,
         noise_ns=lambda **_: 10_100 if hopeless else 10_000,
     )
-    timed: Any = SimpleNamespace(controls=costs, controls_stalled=0, times=1.0, input_bytes=64, controls_made=0)
+    timed: Any = SimpleNamespace(controls=costs, controls_stalled=0, size_ratio=1.0, input_bytes=64, controls_made=0)
 
     def call_controls(count: int) -> None:
         costs.count += count
