@@ -19,8 +19,6 @@ from typing import Annotated, Final, Literal
 import typer
 
 import runner
-import sandbox
-import tasks
 from runner.base.config import Config
 from runner.base.disk import REMEDY, disk_spaces
 from runner.base.errors import ConfigError, DatabaseUnavailableError, KernelRunnerError
@@ -30,6 +28,7 @@ from runner.cli import engines
 from runner.cli.app import Session, app, example, out, out_json, session
 from runner.cli.finding import Finding, Mark, render, verdict_of
 from runner.cli.programs import host_environment, run_programs
+from runner.cli.task_faults import task_faults
 from runner.devices import described, detect_slots, list_devices
 from runner.evaluation.container_spec import HOST_IMAGE
 from runner.store import Store
@@ -164,7 +163,7 @@ def _tasks(config: Config) -> Finding:
     name = "tasks"
     store = Store(config.require_database_url(), application_name="kernel-runner check", direct_host=config.direct_host)
     with closing(store):
-        faults = store.task_faults()
+        faults = task_faults(store)
     if faults is None:
         return Finding(name=name, mark=Mark.OK, fact="not read: this login may not")
     unused = [f"{board}: unknown and not used: {', '.join(keys)}" for board, keys in faults.unknown.items()]
@@ -447,8 +446,8 @@ def prove(engine: DockerEngine, config: Config, gpu: GpuType, slot: Slot) -> tup
 
 def _own_paths(config: Config) -> tuple[str, ...]:
     """What the daemon runs from and keeps: no submission needs it, and the tasks have solutions and hidden cases."""
-    packages = (runner, sandbox, tasks)
-    paths = (*(Path(package.__file__ or "").parent for package in packages), config.state_dir)
+    root = Path(runner.__file__).parents[1]
+    paths = (root / "runner", root / "sandbox", root / "tasks", config.state_dir)
     return tuple(str(path.resolve()) for path in paths)
 
 

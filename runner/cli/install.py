@@ -22,7 +22,7 @@ import sandbox
 from runner.base.config import Config
 from runner.base.errors import ConfigError, InfrastructureError
 from runner.base.marks import ENCODING
-from runner.cli.app import ExitCode, app, direct_url, example, note
+from runner.cli.app import ExitCode, Session, app, example, note
 from runner.cli.installation import (
     CONFIG,
     DATABASE_URL,
@@ -37,7 +37,7 @@ from runner.cli.installation import (
     own_release,
     shipped,
 )
-from runner.store import migrate as apply_migrations
+from runner.cli.migrate import bring_up_to_date
 from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine
 
@@ -94,7 +94,7 @@ def install(
     _configure(host, address, eval_python)
     host.command("systemctl", "enable", UNIT)
     if migrate:
-        applied = apply_migrations(direct_url(Config.load(host.at(CONFIG))))
+        applied = bring_up_to_date(Session(host.at(CONFIG)))
         typer.echo(f"✓ the database is up to date ({len(applied)} versions applied)")
     if no_start:
         return

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from runner.base.gpu_types import Registry
-from runner.cli.app import app, direct_url, example, note, session
-from runner.cli.render import fault_texts
+from runner.cli.app import Session, app, direct_url, example, note, session
+from runner.cli.task_faults import TaskFaults, task_faults
 from runner.store import migrate as apply_migrations
 from runner.store import roles_sql
-from runner.store.records import TaskFaults
 
 
 @app.command(
@@ -43,10 +43,16 @@ def migrate(
     if print_roles:
         typer.echo(roles_sql(), nl=False)
         return
-    current = session(context)
-    applied = apply_migrations(direct_url(current.config), roles=roles)
+    for version in (applied := bring_up_to_date(session(context), roles=roles)):
+        typer.echo(version)
+    note("the database is up to date" if not applied else f"{len(applied)} versions applied")
+
+
+def bring_up_to_date(current: Session, *, roles: bool = False) -> Sequence[str]:
+    """Create or update the schema, and write what all hosts share: limits of retries, GPU types. Versions applied."""
+    config = current.config
+    applied = apply_migrations(direct_url(config), roles=roles)
     with current.store() as store:
-        config = current.config
         store.set_retry(
             max_attempts=config.max_attempts,
             pause_s=config.retry_pause_s,
@@ -54,14 +60,12 @@ def migrate(
             max_lost_leases=config.max_lost_leases,
             max_unanswered_claims=config.max_unanswered_claims,
         )
-        for text in fault_texts(store.task_faults() or TaskFaults()):
+        for text in (task_faults(store) or TaskFaults()).texts():
             note(text)
         store.sync_gpu_types(
             [
                 (entry.name, entry.vendor.value, entry.aliases, entry.description)
-                for entry in Registry.load(current.config.gpus_dir).all()
+                for entry in Registry.load(config.gpus_dir).all()
             ]
         )
-    for version in applied:
-        typer.echo(version)
-    note("the database is up to date" if not applied else f"{len(applied)} versions applied")
+    return applied

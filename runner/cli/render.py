@@ -6,7 +6,7 @@ same records is made in `runner.cli.json_output`, that of a submission in `runne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rich import box
 from rich.console import RenderableType
@@ -14,12 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.base.model import JobState, Verdict
-from runner.base.safe import one_line, printable
+from runner.base.safe import one_line
 from runner.base.units import moment, score, shapes
 from runner.store.records import (
     POSITION_LIMIT,
     StatusLine,
-    TaskFaults,
     ValidationLine,
 )
 
@@ -75,15 +74,6 @@ def validation_text(line: ValidationLine) -> str:
     """What a validation said, of which version of the script, and when."""
     outcome = shapes(line.status, line.passed_shapes, line.total_shapes, line.geomean_sync_wall_speedup)
     return f"{outcome} ({one_line(line.contract_version)}, {moment(line.checked_at)})"
-
-
-def fault_texts(faults: TaskFaults) -> Iterator[str]:
-    """Which leaderboards can evaluate nothing, and why; and of which some keys are not used."""
-    for name, reason in faults.broken.items():
-        remedy = f"kernel-runner leaderboard update DIR --name {printable(name)}"
-        yield f"a task does not load, so every submission is invalid: {printable(reason)}; correct it: {remedy}"
-    for name, keys in faults.unknown.items():
-        yield f"leaderboard {printable(name)}: this release knows and uses no {printable(', '.join(keys))} of its task"
 
 
 def listing(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:

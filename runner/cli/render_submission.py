@@ -269,7 +269,7 @@ def _output(run: ShownRun) -> list[RenderableType]:
 
 
 def _redacted_line(run: ShownRun) -> Text:
-    return Text.assemble(f"  {run.mode}: ", _passed(passed=run.passed), f"   score {score(run.score_s)}")
+    return Text.assemble(f"  {run.mode}: ", _passed(passed=run.passed))
 
 
 def _provenance(runs: Sequence[ShownRun]) -> list[RenderableType]:

@@ -1,7 +1,7 @@
 """A submission as the command line shows it, as records: made from the store's records or from a local result. Pure.
 
-Alone decides which parts the command line hides. Of a secret job only an administrator sees output, cases and
-messages; all others see verdict, passed and score. The view `runner.result`, for authors, hides the score, too.
+Alone decides which parts the command line hides. Of a secret job only an administrator sees more than the verdict
+and whether its runs passed.
 Renderers and JSON get the visible parts.
 """
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import psycopg
 
-from runner.base.errors import SubmissionError, TaskError
+from runner.base.errors import SubmissionError
 from runner.store.base import Base, text, typed
 from runner.store.clean import clean_text
 from runner.store.queries import QUERIES
-from runner.store.records import FailedLine, MatchLine, Selection, TaskFaults
-from runner.store.session import Unloadable
+from runner.store.records import FailedLine, MatchLine, Selection
 
 
 class Operations(Base):
@@ -101,28 +100,9 @@ class Operations(Base):
         parameters = {"limit": limit, "since": since, "host": text(host), "leaderboard": text(leaderboard)}
         return [FailedLine(**typed(row)) for row in self._link.all(QUERIES["failed"], parameters)]
 
-    def task_faults(self) -> TaskFaults | None:
-        """What is wrong with the tasks of open leaderboards; None: this login may not read tasks."""
-        # Not above: all that the format of tasks loads would be half of the start of a data export.
-        from runner.task_format import from_stored, unknown_keys
-
-        if not self._one("may_read_tasks")["may"]:
-            return None
-        broken, unknown = {}, {}
-        for record in self._link.all(QUERIES["open_tasks"]):
-            name, task, extra = record["name"], record["task"], record["extra"]
-            origin = f"leaderboard {name!r}"
-            for part in (task, extra):
-                if isinstance(part, Unloadable):
-                    broken[name] = f"{origin}: {part.cause}"
-            if name not in broken:
-                try:
-                    from_stored(task, extra, origin=origin)
-                except TaskError as error:
-                    broken[name] = "; ".join(str(error).splitlines())
-            if isinstance(task, Mapping) and (keys := unknown_keys(task)):
-                unknown[name] = keys
-        return TaskFaults(broken=broken, unknown=unknown)
+    def open_tasks(self) -> Sequence[Mapping[str, Any]] | None:
+        """`name`, `task` and `extra` of the open leaderboards; None: this login may not read tasks."""
+        return self._link.all(QUERIES["open_tasks"]) if self._one("may_read_tasks")["may"] else None
 
     def moment(self, span: str) -> datetime:
         """The point in time that is a span from now, as PostgreSQL reads intervals: `2 hours ago`, `90 min ago`.

@@ -5,7 +5,7 @@ Times are the database's, with time zone. Scores are seconds. Absent is None.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -376,13 +376,3 @@ class SubmissionView:
 
     status: StatusLine
     jobs: tuple[JobView, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskFaults:
-    """What is wrong with tasks, by the leaderboard's name."""
-
-    #: Why it does not load.
-    broken: Mapping[str, str] = field(default_factory=dict)
-    #: The keys that this release does not know, and leaves out.
-    unknown: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -271,8 +271,12 @@ def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
 
     # A fresh host to its first evaluated submission. A submission that is not accepted is an exit code of its own.
     commands = four_commands()
-    said = "".join(machine.run("sh", "-c", f"cd {FOLDER} && {command}") for command in commands)
+    here = f"cd {FOLDER}; export KERNEL_RUNNER_MAX_ATTEMPTS=4"
+    said = "".join(machine.run("sh", "-c", f"{here}; {command}") for command in commands)
     assert "accepted" in said
+    # `install --migrate` writes what all hosts share, as `migrate` does.
+    attempts = ("psql", "-XAqtd", "kernelbot", "-c", "SELECT max_attempts FROM runner.retry")
+    assert machine.run("runuser", "-u", "postgres", "--", *attempts) == "4\n"
 
     # Installing again does not restart the daemon, and keeps every file, also those that the operator has changed.
     (pid,) = machine.show("MainPID")

@@ -50,7 +50,8 @@ first:
 Durations are seconds and may have a fraction. An unknown key or `KERNEL_RUNNER_` variable is an error, which names the
 nearest valid one.
 
-A new value counts after a restart, which loses no run: `kernel-runner check`, then `systemctl restart kernel-runner`.
+A new value counts after a restart, which loses no run (`max_attempts` and the four keys after it: after
+`kernel-runner migrate`): `kernel-runner check`, then `systemctl restart kernel-runner`.
 
 ## Keys
 

@@ -11,12 +11,11 @@ from runner.base.errors import NotFoundError
 from runner.base.gpu_types import Registry
 from runner.cli import json_output
 from runner.cli.app import app, example, note, out, out_json, session
-from runner.cli.render import fault_texts
+from runner.cli.task_faults import TaskFaults, task_faults
 from runner.extras.boards.commands import publish, render
 from runner.extras.boards.commands.publish import JsonOption
 from runner.extras.boards.directive import with_directive
 from runner.extras.boards.store import BoardStore, BoardView
-from runner.store.records import TaskFaults
 from runner.task_format import unknown_keys
 
 leaderboard = typer.Typer(
@@ -37,7 +36,7 @@ def list_boards(context: typer.Context, *, as_json: JsonOption = False) -> None:
     `invalid`, are named with the reason.
     """
     with session(context).open(BoardStore) as store:
-        boards, faults = store.boards(), store.task_faults() or TaskFaults()
+        boards, faults = store.boards(), task_faults(store) or TaskFaults()
     if as_json:
         out_json([json_output.record(line, task_fault=faults.broken.get(line.name)) for line in boards])
         return
@@ -202,5 +201,5 @@ def _file(board: BoardView, name: str) -> str:
 
 
 def _note_faults(faults: TaskFaults) -> None:
-    for text in fault_texts(faults):
+    for text in faults.texts():
         note(text)
