@@ -197,6 +197,7 @@ def check(meter: Meter, bench: Bench) -> None:
         (QUERIES["status"].sql, {"submission_id": jobs[0].submission_id}, 200),
         # It counts the jobs in front, up to a thousand of them.
         (QUERIES["status"].sql, {"submission_id": JOBS}, 800),
+        (QUERIES["queue"].sql, {"limit": 20}, 20 * 800),
     ]
     for query, parameters, pages in statements:
         cost = meter.cost(query, parameters)
