@@ -77,7 +77,7 @@ def count(db: Db, schema: str, table: str) -> int:
 
 
 @contextmanager
-def refused(sqlstate: str, says: str = "") -> Iterator[None]:
+def refused(sqlstate: str, says: str | None = None) -> Iterator[None]:
     """A function of the schema refuses, by this SQLSTATE and in these words."""
     with pytest.raises(psycopg.Error, match=says) as caught:
         yield

@@ -197,7 +197,6 @@ def check(meter: Meter, bench: Bench) -> None:
         (QUERIES["status"].sql, {"submission_id": jobs[0].submission_id}, 200),
         # It counts the jobs in front, up to a thousand of them.
         (QUERIES["status"].sql, {"submission_id": JOBS}, 800),
-        (QUERIES["queue"].sql, {"limit": 20}, 20 * 800),
     ]
     for query, parameters, pages in statements:
         cost = meter.cost(query, parameters)
@@ -226,6 +225,13 @@ def test_a_deep_queue_costs_no_more_than_a_short_one(bench: Bench, db: Db, meter
     check(meter, bench)
     db.execute("ANALYZE")
     check(meter, bench)
+    # Nor does the list of the newest, with a full queue and with an empty one.
+    for change in ("SELECT", "UPDATE runner.job SET state = 'cancelled', finished_at = now() WHERE state = 'queued'"):
+        db.execute(change.encode())
+        db.execute("ANALYZE runner.job")
+        listed = meter.cost(QUERIES["queue"].sql, {"limit": 20})
+        assert listed.pages < 20 * 800, listed
+        assert listed.walked == {}, listed
 
 
 #: What the finished jobs have found.
