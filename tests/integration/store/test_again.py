@@ -11,7 +11,7 @@ import pytest
 from runner.base.errors import NotFoundError, SubmissionError
 from runner.base.model import Job, JobState, Verdict
 from runner.store import Selection
-from tests.integration.store.conftest import Bench, Db, count, enqueue, notes, one, ranked, result, run_record, together
+from tests.integration.store.conftest import Bench, Db, count, notes, one, ranked, result, run_record, together
 from tests.integration.store.test_queue import words
 
 
@@ -249,16 +249,6 @@ def bench_claim_of(bench: Bench, user_id: str) -> Job:
     return bench.claim()
 
 
-def test_a_finished_submission_stays_closed_to_its_author_while_it_is_evaluated_again(bench: Bench) -> None:
-    """KernelBot's rule is that nothing is added to a finished submission; an operator's rerun opens no door."""
-    bench.board("identity", "A100", "H100")
-    submission_id = bench.submit(gpu_types=["A100"])
-    evaluate(bench, "A100")
-    bench.store.rerun(Selection(submission_id=submission_id))
-    with pytest.raises(SubmissionError, match="is finished"):
-        enqueue(bench.store, submission_id, mode="test", gpu_types=["H100"])
-
-
 def test_reruns_let_new_submissions_pass_and_take_turns_among_users(bench: Bench) -> None:
     """By default they are a class of lower priority, in which every user's first goes before anybody's second."""
     bench.board()
@@ -273,17 +263,6 @@ def test_reruns_let_new_submissions_pass_and_take_turns_among_users(bench: Bench
     assert [bench.claim().user_id for _ in range(4)] == ["ann", "bob", "ann", "ann"]
     bench.submit(user_id="ann")
     assert bench.claim().user_id == "ann", "the turns of reruns are not taken from the user's own submissions"
-
-
-def test_jobs_that_are_evaluated_again_together_share_a_turn(bench: Bench, db: Db) -> None:
-    """As when they were submitted; another user's rerun is not delayed by the secret job."""
-    bench.board("identity", "A100", "H100")
-    bench.submit(mode="leaderboard", gpu_types=["H100", "A100"])
-    for gpu in ("A100", "A100", "H100", "H100"):
-        evaluate(bench, gpu)
-    bench.store.rerun(Selection(leaderboard="identity"), priority=3)
-    turns = db.execute("SELECT DISTINCT gpu_type, turn, priority FROM runner.job WHERE state = 'queued'").fetchall()
-    assert sorted(tuple(turn.values()) for turn in turns) == [("A100", 0, 3), ("H100", 0, 3)]
 
 
 def test_a_rerun_of_thousands_is_one_call_with_one_wake_up(bench: Bench, db: Db) -> None:
