@@ -40,6 +40,18 @@ def test_the_ranking_holds_the_best_valid_score_of_every_user(bench: Bench, fini
     assert places(bench, "H100") == [(1, "H100", "b", 9e-7)]
 
 
+def test_a_score_counts_only_once_the_secret_run_has_passed(bench: Bench) -> None:
+    """Between the two jobs' ends the public score is there but not on the board."""
+    bench.board()
+    bench.submit(mode="leaderboard")
+    public = bench.claim()
+    bench.store.complete(public, ranked(public))
+    assert places(bench) == []
+    secret = bench.claim()
+    bench.store.complete(secret, ranked(secret))
+    assert places(bench) == [(1, "CPU", "u1", 2.5e-6)]
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
