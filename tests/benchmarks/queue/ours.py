@@ -213,7 +213,9 @@ class Hosts:
             thread.join(60)
 
     def _start_one(self, name: str, gpu_type: str) -> Readiness:
-        config = Config(host_name=name, state_dir=self._directory / name, log_level="warning")
+        state_dir = self._directory / name
+        state_dir.mkdir()
+        config = Config(host_name=name, state_dir=state_dir, log_level="warning")
         url = self._options["url"]
         kind = DeafStore if self._options.get("deaf") else BoardStore
         daemon = Daemon(
