@@ -71,6 +71,15 @@ def test_what_kernelbot_takes_out_is_out(bench: Bench, db: Db, finish: Callable[
     assert places(bench) == []
 
 
+def test_equal_scores_share_a_rank(bench: Bench, finish: Callable[..., None]) -> None:
+    """As in KernelBot's API and data sets; who was first stands first."""
+    bench.board()
+    for user in ("b", "a"):
+        bench.submit(user_id=user, mode="leaderboard")
+        finish()
+    assert [(rank, user) for rank, _, user, _ in places(bench)] == [(1, "b"), (1, "a")]
+
+
 def test_a_board_comes_back_as_it_was_made(bench: Bench, db: Db) -> None:
     """Every part of a leaderboard is stored and shown; KernelBot's columns hold KernelBot's values."""
     extra = {"harness": "program", "cases": {"CPU": {"tests": []}}}

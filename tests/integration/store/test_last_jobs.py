@@ -78,6 +78,11 @@ def way(job: Job, how: int, db: Db, bench: Bench) -> tuple[Act, Ended]:
             return lambda store: store.complete(job, ranked(job)).submission_done, ended(Verdict.ACCEPTED, True)
 
 
+def cancellation(submission_id: int) -> tuple[Act, Ended]:
+    """Of a job that waits; that the submission is over is in its event, not in its answer."""
+    return lambda store: store.cancel(submission_id) < 0, ended(None)
+
+
 def end_together(stores: Sequence[BoardStore], acts: Sequence[Act]) -> Sequence[bool]:
     """What each said, all called at the same moment."""
     barrier = threading.Barrier(len(acts))
@@ -112,8 +117,7 @@ def test_of_jobs_that_end_together_exactly_one_writes_the_last_word(bench: Bench
             calm = waits or chance.random() < 0.5
             ways = [way(job, 0 if calm else chance.randrange(10), db, bench) for job in jobs]
             if waits:
-                # Its event says the last word, not its answer.
-                ways.append((lambda store, number=submission_id: store.cancel(number) < 0, ended(None)))
+                ways.append(cancellation(submission_id))
             last = end_together(stores, [act for act, _ in ways])
             assert sum(last) == 1 or (waits and not any(last)), last
             expected[submission_id] = final_status([end for _, end in ways])
