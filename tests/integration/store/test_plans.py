@@ -271,6 +271,9 @@ def test_the_last_words_of_a_submission_do_not_depend_on_how_many_results_there_
         assert cost.pages < 100, cost
         assert cost.walked == {}
         assert max(cost.entries.values()) < 100, cost
+    status = meter.cost(QUERIES["status"].sql, {"submission_id": public.submission_id})
+    assert status.pages < 200, status
+    assert status.walked == {}, status
     # The load has ended it like all others.
     again = (
         b"UPDATE runner.job SET state = 'running', verdict = NULL, finished_at = NULL, lease_owner = 'h',"
