@@ -11,7 +11,7 @@ import pytest
 from runner.base.errors import NotFoundError, SubmissionError
 from runner.base.model import Job, JobState, Verdict
 from runner.store import Selection
-from tests.integration.store.conftest import Bench, Db, count, notes, one, ranked, result, run_record, together
+from tests.integration.store.conftest import Bench, Db, count, enqueue, notes, one, ranked, result, run_record, together
 from tests.integration.store.test_queue import words
 
 
@@ -247,6 +247,16 @@ def bench_claim_of(bench: Bench, user_id: str) -> Job:
     """The job of a new submission of this user."""
     bench.submit(user_id=user_id)
     return bench.claim()
+
+
+def test_a_finished_submission_stays_closed_to_its_author_while_it_is_evaluated_again(bench: Bench) -> None:
+    """KernelBot's rule is that nothing is added to a finished submission; an operator's rerun opens no door."""
+    bench.board("identity", "A100", "H100")
+    submission_id = bench.submit(gpu_types=["A100"])
+    evaluate(bench, "A100")
+    bench.store.rerun(Selection(submission_id=submission_id))
+    with pytest.raises(SubmissionError, match="is finished"):
+        enqueue(bench.store, submission_id, mode="test", gpu_types=["H100"])
 
 
 def test_reruns_let_new_submissions_pass_and_take_turns_among_users(bench: Bench) -> None:
