@@ -5,11 +5,11 @@ Called by the other modules of `runner.store` only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from runner.base.model import JobState, Mode, Verdict
-from runner.store.clean import clean_text, fit
+from runner.store.clean import fit
 from runner.store.connection import Link, Row
 from runner.store.queries import QUERIES
 from runner.store.session import direct_address
@@ -57,16 +57,20 @@ class Base:
 
         Where a leaderboard's name is another one's number, the name counts.
         """
-        row = self._link.one(QUERIES["board_name"], {"given": clean_text(given)})
-        return given if row is None else str(row["name"])
+        named = self._all("board_name", given=given)
+        return str(named[0]["name"]) if named else given
+
+    def _all(self, name: str, /, **values: object) -> Sequence[Row]:
+        """Every row of a statement."""
+        return self._link.all(QUERIES[name], {key: fit(value) for key, value in values.items()})
 
     def _one(self, name: str, /, **values: object) -> Row:
         """The row of a statement that always returns one."""
-        return expect(self._link.one(QUERIES[name], {key: fit(value) for key, value in values.items()}))
+        return expect(next(iter(self._all(name, **values)), None))
 
     def ping(self) -> None:
         """A round trip to the database."""
-        self._link.one(QUERIES["ping"])
+        self._all("ping")
 
 
 def expect(row: Row | None) -> Row:
@@ -79,11 +83,6 @@ def expect(row: Row | None) -> Row:
 def typed(row: Row) -> dict[str, Any]:
     """The columns of a row as records have them: words as enums, arrays as tuples."""
     return {name: _TYPES[name](value) if name in _TYPES and value is not None else value for name, value in row.items()}
-
-
-def text(given: str | None) -> str | None:
-    """A parameter for a text column; None stays NULL."""
-    return None if given is None else clean_text(given)
 
 
 def text_array(texts: Iterable[str]) -> str:

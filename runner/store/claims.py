@@ -20,7 +20,7 @@ from runner.base.model import (
     ValidationJob,
 )
 from runner.store.base import Base, text_array, typed
-from runner.store.connection import Broken, Row
+from runner.store.connection import Row
 from runner.store.queries import QUERIES
 from runner.store.records import Claims, LeaseState, Reclaimed, Unreadable
 from runner.store.session import Unloadable
@@ -66,7 +66,7 @@ class Claiming(Base):
             "lease_s": lease_s,
             "instance": instance,
         }
-        answer = self._link.each(QUERIES["claim"], parameters, answer_s=CLAIM_ANSWER_S)
+        answer = self._link.taken(QUERIES["claim"], parameters, answer_s=CLAIM_ANSWER_S)
         standing = {name: answer[0][name] for name in _STANDING}
         taken = [_job(row) for row in answer if row["id"] is not None]
         return Claims(
@@ -82,7 +82,7 @@ class Claiming(Base):
         Waits for no lock.
         """
         parameters = {"host": host, "gpu_types": text_array(gpu_types), "instance": instance}
-        answer = self._link.each(QUERIES["take_check"], parameters, answer_s=CLAIM_ANSWER_S)
+        answer = self._link.taken(QUERIES["take_check"], parameters, answer_s=CLAIM_ANSWER_S)
         job = _job(answer[0]) if answer else None
         # A claim tells what is unreadable.
         return job if isinstance(job, SubmissionJob) else None
@@ -126,8 +126,6 @@ class Claiming(Base):
 
 
 def _job(claimed: Row) -> Job | Unreadable:
-    if isinstance(claimed, Broken):
-        return _unreadable(claimed, claimed.cause)
     own = {name: claimed[name] for name in _SUBMISSION_JOB}
     for name, value in own.items():
         if isinstance(value, Unloadable):

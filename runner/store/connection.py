@@ -22,7 +22,6 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.abc import RV, PQGen
-from psycopg.adapt import Transformer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
@@ -86,13 +85,6 @@ logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 class _SacrificedError(DatabaseUnavailableError):
     """PostgreSQL gave the transaction up so that another could go on; it may be run again."""
-
-
-class Broken(Row):
-    """What can be read of a row."""
-
-    #: Which column cannot be, and why.
-    cause: str
 
 
 class _Connection(psycopg.Connection[Row]):
@@ -167,11 +159,6 @@ class Link:
         self._waiting = waiting
         self._connection: _Connection | None = None
 
-    @property
-    def connected(self) -> bool:
-        """Whether there is a connection that has not been seen to fail."""
-        return self._connection is not None and not self._connection.closed
-
     def close(self) -> None:
         """Close the connection, if there is one; the next call opens another."""
         connection, self._connection = self._connection, None
@@ -234,12 +221,11 @@ class Link:
 
         return _insistently(once)
 
-    def each(self, query: Query, parameters: Mapping[str, Any] | None, *, answer_s: float) -> Sequence[Row]:
-        """As `all`, but a row with a value that the driver makes nothing of is `Broken`, and spoils no other.
+    def taken(self, query: Query, parameters: Mapping[str, Any], *, answer_s: float) -> Sequence[Row]:
+        """As `all`, for a statement whose rows must not be lost to a session that reads otherwise than it should.
 
         Raises:
-            DatabaseUnavailableError: among others, it is the session that reads otherwise, not the row that is odd. The
-                next call is on a new connection.
+            DatabaseUnavailableError: among others, for such a session. The next call is on a new connection.
         """
 
         def once() -> Sequence[Row]:
@@ -247,21 +233,15 @@ class Link:
                 cursor = connection.execute(query.sql, parameters)
                 try:
                     return cursor.fetchall()
-                except Exception:  # noqa: BLE001 - stored data may break a loader in any way; reported with the row
-                    fetched = [_row(cursor, number) for number in range(cursor.rowcount)]
+                except Exception:
                     try:
                         session.require_wire(connection)
                     except DatabaseUnavailableError:
                         self.close()
                         raise
-                    return fetched
+                    raise
 
         return _insistently(once)
-
-    def one(self, query: Query, parameters: Mapping[str, Any] | None = None) -> Row | None:
-        """The first row of a statement, in its own transaction, run again like `run`'s; None if there is none."""
-        fetched = self.all(query, parameters)
-        return fetched[0] if fetched else None
 
     def _connected(self, answer_s: float | None) -> _Connection:
         if self._connection is None or self._connection.closed:
@@ -312,30 +292,6 @@ def row(connection: Connection, query: Query, parameters: Mapping[str, Any] | No
     """The first row of a statement; None if there is none."""
     fetched = rows(connection, query, parameters)
     return fetched[0] if fetched else None
-
-
-def _row(cursor: psycopg.Cursor[Row], number: int) -> Row:
-    # Where a row before could not be read, the driver still stands.
-    cursor.scroll(number, mode="absolute")
-    try:
-        fetched = cursor.fetchone()
-    except Exception as error:  # noqa: BLE001 - stored data may break a loader in any way; reported with the row
-        fetched = _broken(cursor, number, error)
-    return {} if fetched is None else fetched
-
-
-def _broken(cursor: psycopg.Cursor[Row], number: int, error: Exception) -> Broken:
-    broken = Broken()
-    broken.cause = str(error)
-    loaders = Transformer(cursor)
-    for position, column in enumerate(cursor.description or ()):
-        sent = cursor.pgresult.get_value(number, position) if cursor.pgresult is not None else None
-        try:
-            loader = loaders.get_loader(column.type_code, psycopg.pq.Format.TEXT)
-            broken[column.name] = None if sent is None else loader.load(sent)
-        except Exception as unreadable:  # noqa: BLE001 - as above
-            broken.cause = f"{column.name}: {type(unreadable).__name__}: {unreadable}"
-    return broken
 
 
 def _insistently(action: Callable[[], _T]) -> _T:

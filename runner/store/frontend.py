@@ -115,14 +115,14 @@ class Frontend(Base):
 
     def queue(self, *, limit: int) -> Sequence[StatusLine]:
         """What runs, what waits and the newest of what is over, in this order."""
-        return [_status_line(record) for record in self._link.all(QUERIES["queue"], {"limit": limit})]
+        return [_status_line(record) for record in self._all("queue", limit=limit)]
 
     def validations(
         self, *, leaderboard: str | None = None, submission_id: int | None = None, sweep_id: int | None = None
     ) -> Sequence[ValidationLine]:
         """What validations said, of a leaderboard, a submission or a sweep; of the task's present version alone."""
-        parameters = {"leaderboard": leaderboard, "submission_id": submission_id, "sweep_id": sweep_id}
-        return [ValidationLine(**record) for record in self._link.all(QUERIES["validations"], parameters)]
+        lines = self._all("validations", leaderboard=leaderboard, submission_id=submission_id, sweep_id=sweep_id)
+        return [ValidationLine(**line) for line in lines]
 
     def artifact(self, artifact_id: int) -> Artifact:
         """A kept file.
@@ -130,21 +130,16 @@ class Frontend(Base):
         Raises:
             NotFoundError: no such artifact, or it has expired.
         """
-        record = self._link.one(QUERIES["artifact"], {"id": artifact_id})
-        if record is None:
+        found = self._all("artifact", id=artifact_id)
+        if not found:
             raise NotFoundError(f"artifact {artifact_id} does not exist or has expired")
-        return Artifact(**record)
+        return Artifact(**found[0])
 
 
 def _status_line(record: Row) -> StatusLine:
-    return StatusLine(
-        **{
-            **{key: value for key, value in typed(record).items() if key != "score"},
-            "modes": tuple(Mode(mode) for mode in record["modes"]),
-            "progress": tuple(record["progress"] or ()),
-            "score_s": _float(record["score"]),
-        }
-    )
+    own = {key: value for key, value in typed(record).items() if key not in ("score", "modes", "progress")}
+    modes, progress = tuple(map(Mode, record["modes"])), tuple(record["progress"] or ())
+    return StatusLine(**own, modes=modes, progress=progress, score_s=_float(record["score"]))
 
 
 def _float(number: Decimal | None) -> float | None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from runner.base.errors import HostNameTakenError
 from runner.store.base import Base, typed
 from runner.store.clean import to_jsonb
-from runner.store.queries import QUERIES
 from runner.store.records import (
     GpuTypeLine,
     HostLine,
@@ -27,18 +26,11 @@ class Hosts(Base):
             HostNameTakenError: a daemon with another identity goes by this name and was seen within a minute, or the
                 name is bound to another login.
         """
-        parameters = {
-            "name": host.name,
-            "version": host.version,
-            "slots": to_jsonb(list(host.slots)),
-            "instance": host.instance,
-            "gpu_types": list(host.gpu_types),
-            "key": host.key,
-        }
-
-        taken = self._link.one(QUERIES["register"], parameters)
-        if taken is None:
+        parameters = {**vars(host), "slots": to_jsonb(list(host.slots)), "gpu_types": list(host.gpu_types)}
+        refusals = self._all("register", **parameters)
+        if not refusals:
             return
+        (taken,) = refusals
         if taken["owner_login"] is not None:
             raise HostNameTakenError(
                 f"host name {host.name!r} belongs to the database login {taken['owner_login']!r}, and this daemon has "
@@ -56,7 +48,7 @@ class Hosts(Base):
 
         Nothing, if another daemon goes by the name now.
         """
-        self._link.all(QUERIES["unregister"], {"name": name, "instance": instance})
+        self._all("unregister", name=name, instance=instance)
 
     def sync_gpu_types(self, types: Sequence[tuple[str, str, Sequence[str], str]]) -> Sequence[str]:
         """Publish a registry: (name, vendor, aliases, description) each. Types of other hosts stay.
@@ -64,24 +56,24 @@ class Hosts(Base):
         Returns:
             The types that were not stored: a type of the owner or of another login has one of their names.
         """
-        keys = ("name", "vendor", "aliases", "description")
         given = [
-            dict(zip(keys, (name, vendor, list(aliases), text), strict=True)) for name, vendor, aliases, text in types
+            {"name": name, "vendor": vendor, "aliases": list(aliases), "description": text}
+            for name, vendor, aliases, text in types
         ]
         refused: list[str] = self._one("publish_gpu_types", types=to_jsonb(given))["refused"]
         return refused
 
     def hosts(self) -> Sequence[HostLine]:
         """The daemons that have announced themselves."""
-        return [HostLine(**typed(row)) for row in self._link.all(QUERIES["hosts"])]
+        return [HostLine(**typed(row)) for row in self._all("hosts")]
 
     def gpu_types(self) -> Sequence[GpuTypeLine]:
         """The GPU types that any daemon's registry knows."""
-        return [GpuTypeLine(**typed(row)) for row in self._link.all(QUERIES["gpu_types"])]
+        return [GpuTypeLine(**typed(row)) for row in self._all("gpu_types")]
 
     def queue_depths(self) -> Sequence[QueueDepth]:
         """Waiting jobs by GPU type; types without any are left out."""
-        return [QueueDepth(**record) for record in self._link.all(QUERIES["queue_depths"])]
+        return [QueueDepth(**record) for record in self._all("queue_depths")]
 
     def reap(self, *, keep_s: float, limit: int = 500) -> Reaped:
         """Delete a batch of old records: artifacts, hosts, turns, and files without a submission.

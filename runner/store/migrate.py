@@ -131,7 +131,8 @@ def _migrate(connection: psycopg.Connection[Row], *, roles: bool) -> Sequence[st
         rows(connection, QUERIES["lock_views"])
         if pending:
             rows(connection, QUERIES["lock_tables"])
-            _execute(connection, *(_new() if version is None else (schema.migrations()[name] for name in pending)))
+            new = (schema.leaderboard_sql(), *schema.tables())
+            _execute(connection, *(new if version is None else (schema.migrations()[name] for name in pending)))
             rows(connection, QUERIES["store_version"], {"version": pending[-1]})
         _execute(connection, *texts)
     elif not roles:
@@ -141,11 +142,6 @@ def _migrate(connection: psycopg.Connection[Row], *, roles: bool) -> Sequence[st
     objects = _one(connection, QUERIES["applied_objects"])["objects"]
     rows(connection, QUERIES["store_applied"], {"files": files, "objects": objects})
     return tuple(pending)
-
-
-def _new() -> Sequence[str]:
-    """What makes the tables of a database that has none of ours."""
-    return (schema.leaderboard_sql(), *schema.tables())
 
 
 def _build_indexes(address: str, connection: psycopg.Connection[Row]) -> None:
@@ -215,16 +211,8 @@ def _version(connection: psycopg.Connection[Row]) -> str | None:
 
 def _refuse_drift(connection: psycopg.Connection[Row]) -> None:
     encoding = _one(connection, QUERIES["server_encoding"])["encoding"]
-    columns = [
-        Column(
-            table=column["table_name"],
-            name=column["column_name"],
-            data_type=column["data_type"],
-            required=column["required"],
-        )
-        for column in rows(connection, QUERIES["leaderboard_columns"])
-    ]
-    keys = [(key["table_name"], tuple(key["columns"])) for key in rows(connection, QUERIES["leaderboard_keys"])]
+    columns = [Column(**column) for column in rows(connection, QUERIES["leaderboard_columns"])]
+    keys = [(key["table"], tuple(key["columns"])) for key in rows(connection, QUERIES["leaderboard_keys"])]
     faults = [] if encoding == "UTF8" else [f"the database's encoding is {encoding}, expected UTF8"]
     if columns:
         faults += differences(columns, keys)

@@ -12,9 +12,7 @@ from typing import Any
 import psycopg
 
 from runner.base.errors import SubmissionError
-from runner.store.base import Base, text, typed
-from runner.store.clean import clean_text
-from runner.store.queries import QUERIES
+from runner.store.base import Base, typed
 from runner.store.records import FailedLine, MatchLine, Selection
 
 
@@ -28,7 +26,7 @@ class Operations(Base):
             SubmissionError: nothing is selected, or a leaderboard, host or GPU type is unknown.
             NotFoundError: no such submission.
         """
-        return [MatchLine(**typed(row)) for row in self._link.all(QUERIES["matching"], _parameters(selection))]
+        return [MatchLine(**typed(row)) for row in self._all("matching", **_parameters(selection))]
 
     def rerun(self, selection: Selection, *, reason: str | None = None, priority: int = -1) -> int:
         """Evaluate the selected jobs again; returns how many jobs that makes.
@@ -54,7 +52,7 @@ class Operations(Base):
 
     def set_retry(self, **columns: float) -> None:
         """Set how often jobs are tried again, for the whole queue: all columns of `runner.retry`."""
-        self._link.all(QUERIES["save_retry"], columns)
+        self._all("save_retry", **columns)
 
     def drain(self, host: str, *, reason: str | None = None) -> bool:
         """Let a host finish what runs and claim nothing, until undrained. False: it was draining already.
@@ -97,12 +95,12 @@ class Operations(Base):
         leaderboard: str | None = None,
     ) -> Sequence[FailedLine]:
         """Attempts that gave no result through our fault, the newest first, for as long as events are kept."""
-        parameters = {"limit": limit, "since": since, "host": text(host), "leaderboard": text(leaderboard)}
-        return [FailedLine(**typed(row)) for row in self._link.all(QUERIES["failed"], parameters)]
+        lines = self._all("failed", limit=limit, since=since, host=host, leaderboard=leaderboard)
+        return [FailedLine(**typed(line)) for line in lines]
 
     def open_tasks(self) -> Sequence[Mapping[str, Any]] | None:
         """`name`, `task` and `extra` of the open leaderboards; None: this login may not read tasks."""
-        return self._link.all(QUERIES["open_tasks"]) if self._one("may_read_tasks")["may"] else None
+        return self._all("open_tasks") if self._one("may_read_tasks")["may"] else None
 
     def moment(self, span: str) -> datetime:
         """The point in time that is a span from now, as PostgreSQL reads intervals: `2 hours ago`, `90 min ago`.
@@ -121,12 +119,7 @@ class Operations(Base):
 
 def _parameters(selection: Selection) -> Mapping[str, Any]:
     return {
-        "submission_id": selection.submission_id,
-        "leaderboard": text(selection.leaderboard),
-        "host": text(selection.host),
-        "since": selection.since,
-        "until": selection.until,
-        "gpu_types": [clean_text(name) for name in selection.gpu_types] or None,
+        **vars(selection),
+        "gpu_types": list(selection.gpu_types) or None,
         "verdicts": [verdict.value for verdict in selection.verdicts] or None,
-        "cause": text(selection.cause),
     }

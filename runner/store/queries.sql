@@ -345,7 +345,7 @@ SELECT current_setting('server_encoding') AS encoding
 
 -- name: leaderboard_columns
 -- The columns of the tables in schema leaderboard.
-SELECT c.relname AS table_name, a.attname AS column_name, format_type(a.atttypid, NULL) AS data_type,
+SELECT c.relname AS "table", a.attname AS name, format_type(a.atttypid, NULL) AS data_type,
        a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' AND a.attgenerated = '' AS required
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
@@ -354,7 +354,7 @@ WHERE n.nspname = 'leaderboard' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND a
 
 -- name: leaderboard_keys
 -- The unique keys of schema leaderboard, as table and sorted columns.
-SELECT c.relname AS table_name,
+SELECT c.relname AS "table",
        ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
              WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey::smallint[]) ORDER BY 1) AS columns
 FROM pg_catalog.pg_index i

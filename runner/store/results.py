@@ -6,17 +6,17 @@ Every write is fenced: it counts only while the job is still running at the atte
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
 
 from runner.base.errors import StaleAttemptError
 from runner.base.model import Artifact, Claimed, GroupJob, Job, JobResult, JobState, Json, Progress, RunRecord
-from runner.store.base import Base, expect, text
+from runner.store.base import Base, expect
 from runner.store.clean import clean_text, to_jsonb
 from runner.store.connection import Row, row, rows
-from runner.store.queries import QUERIES, Query
+from runner.store.queries import QUERIES
 from runner.store.records import Completion, Ended
 
 
@@ -68,13 +68,9 @@ class Results(Base):
 
         None: it no longer waits, or another transaction holds it, and nothing was written.
         """
-        parameters = {
-            "host": host,
-            "instance": instance,
-            "result": to_jsonb({"waits": False, **_result(job, result)}),
-        }
-        answer = self._link.one(QUERIES["complete_waiting"], parameters)
-        return None if answer is None else Completion(submission_done=answer["submission_done"])
+        given = to_jsonb({"waits": False, **_result(job, result)})
+        answer = self._all("complete_waiting", host=host, instance=instance, result=given)
+        return Completion(submission_done=answer[0]["submission_done"]) if answer else None
 
     def _commit(
         self, results: Sequence[tuple[Job, JobResult]], *, waits: bool
@@ -102,12 +98,7 @@ class Results(Base):
         Raises:
             StaleAttemptError: the attempt is over; nothing was written.
         """
-        parameters = {
-            "error": text(error),
-            "report": to_jsonb(report),
-            "slot": text(slot),
-        }
-        return self._give_up(job, QUERIES["fail"], parameters)
+        return self._give_up("fail", job, error=error, report=to_jsonb(report), slot=slot)
 
     def release(self, job: Claimed, *, reason: str) -> Ended:
         """Put a running job back into the queue at no cost (drain, lost slot).
@@ -115,7 +106,7 @@ class Results(Base):
         Raises:
             StaleAttemptError: the attempt is over; nothing was written.
         """
-        return self._give_up(job, QUERIES["release"], {"reason": text(reason)})
+        return self._give_up("release", job, reason=reason)
 
     def cancelled(self, job: Claimed) -> Ended:
         """Record that a running job was asked to stop and has stopped.
@@ -123,11 +114,10 @@ class Results(Base):
         Raises:
             StaleAttemptError: the attempt is over; nothing was written.
         """
-        return self._give_up(job, QUERIES["stopped"], {})
+        return self._give_up("stopped", job)
 
-    def _give_up(self, job: Claimed, query: Query, parameters: Mapping[str, Any]) -> Ended:
-        fence = {"id": job.id, "attempt": job.attempt, "submission_id": job.submission_id}
-        ended = expect(self._link.one(query, {**fence, **parameters}))
+    def _give_up(self, name: str, job: Claimed, **values: object) -> Ended:
+        ended = self._one(name, id=job.id, attempt=job.attempt, submission_id=job.submission_id, **values)
         if ended["state"] is None:
             raise _stale(job, ended)
         return Ended(state=JobState(ended["state"]), submission_done=ended["submission_done"])
@@ -184,11 +174,5 @@ def _run(run: RunRecord) -> dict[str, Any]:
 
 
 def _insert_artifact(connection: psycopg.Connection[Row], job: Job, artifact: Artifact) -> None:
-    parameters = {
-        "job_id": job.id,
-        "attempt": job.attempt,
-        "name": clean_text(artifact.name),
-        "media_type": clean_text(artifact.media_type),
-        "data": artifact.data,
-    }
-    rows(connection, QUERIES["keep_file"], parameters)
+    file = {"name": clean_text(artifact.name), "media_type": clean_text(artifact.media_type), "data": artifact.data}
+    rows(connection, QUERIES["keep_file"], {"job_id": job.id, "attempt": job.attempt, **file})

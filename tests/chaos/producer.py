@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -127,19 +126,6 @@ def _work_s(chance: random.Random, work_s: float, lease_s: float) -> float:
 def _verdict(chance: random.Random) -> Verdict:
     # Early checks look for what does not compile.
     return Verdict.ACCEPTED if chance.random() < 0.8 else chance.choice((*VERDICTS, *[Verdict.COMPILE_ERROR] * 2))
-
-
-def publish_board(store: BoardStore, gpu_types: Sequence[str]) -> None:
-    """The leaderboard that everything is submitted to."""
-    store.create_board(
-        name=BOARD,
-        deadline=datetime.now(UTC) + timedelta(days=1),
-        task={"lang": "py"},
-        description="",
-        gpus=gpu_types,
-        templates={},
-        extra=None,
-    )
 
 
 class Producer:

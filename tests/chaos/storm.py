@@ -21,7 +21,6 @@ from typing import Final
 
 import psycopg
 
-from runner.base.gpu_types import Registry
 from runner.daemon.outcomes.writer import WAITING_PER_SLOT
 from runner.extras.boards.store import BoardStore
 from runner.store import migrate
@@ -33,6 +32,7 @@ from tests.chaos.producer import Order, Producer
 from tests.chaos.proxy import Proxy
 from tests.chaos.server import Cluster
 from tests.chaos.upgrades import Upgrades
+from tests.support.boards import publish
 from tests.support.pooler import PGBOUNCER, Pooler
 from tests.support.waiting import PATIENCE_S
 
@@ -120,13 +120,6 @@ class Report:
         return "\n".join(lines)
 
 
-def publish(store: BoardStore) -> None:
-    """The GPU types there are, and the leaderboard."""
-    registry = Registry.load().all()
-    store.sync_gpu_types([(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in registry])
-    producer.publish_board(store, tuple(GPU_TYPES))
-
-
 class Storm:
     """One storm. `run` may be called once."""
 
@@ -174,7 +167,7 @@ class Storm:
                 # Time is short in a storm, for leases and pauses alike.
                 db.execute("UPDATE runner.retry SET pause_s = %s", (settings.lease_s / 5,))
             with self._operator() as store:
-                publish(store)
+                publish(store, producer.BOARD, tuple(GPU_TYPES))
             if PGBOUNCER:
                 with ledger.connect(self._url) as db:
                     db.execute(_POOLED_LOGIN)

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from runner.base.gpu_types import Registry
 from runner.base.model import Mode, Verdict
 from runner.extras.boards.store import BoardStore
 from runner.store import Selection
@@ -21,6 +20,7 @@ from tests.chaos import ledger, producer
 from tests.chaos.ledger import Books, Db
 from tests.chaos.producer import Deed, Order
 from tests.chaos.script import Script, found
+from tests.support.boards import publish
 from tests.support.jobs import of_submission
 
 GPU_TYPES = ("H100", "MI300")
@@ -82,10 +82,7 @@ class World:
 
     def evaluate(self) -> None:
         """Submit everything and work it off."""
-        self.store.sync_gpu_types(
-            [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in Registry.load().all()]
-        )
-        producer.publish_board(self.store, GPU_TYPES)
+        publish(self.store, producer.BOARD, GPU_TYPES)
         for each in self.orders:
             each.submission_id = self.store.submit(
                 leaderboard=producer.BOARD,

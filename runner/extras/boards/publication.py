@@ -11,7 +11,7 @@ from typing import Any, Final
 from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
 from runner.extras.boards.plan import Action, BoardPlan
-from runner.extras.boards.store import BoardStore
+from runner.extras.boards.store import BoardStore, Parts
 from runner.task_format import extra_to_stored, load, to_stored
 from runner.task_format.case_memory import require_fit
 from runner.task_format.model import TaskFolder
@@ -71,7 +71,7 @@ def carry_out(store: BoardStore, plan: BoardPlan, *, force: bool) -> None:
             store.update_board(**parts, force=force)
 
 
-def settings(board: str, folder: TaskFolder, *, deadline: datetime, gpus: Sequence[str]) -> dict[str, Any]:
+def settings(board: str, folder: TaskFolder, *, deadline: datetime, gpus: Sequence[str]) -> Parts:
     """A leaderboard as the store takes it."""
     return {
         "name": board,

@@ -73,15 +73,14 @@ ON CONFLICT (leaderboard_id) DO UPDATE SET extra = EXCLUDED.extra, harness = EXC
 
 -- name: final_ranking
 -- The last finals of a leaderboard, the fastest first; those who are out come last.
-SELECT gpu_type, rank, user_id, user_name, submission_id, score, score_low, score_high, evaluations, hosts,
-       spread_hosts,
-       spread_rounds, fault, rank_before, final_id, ended_at
+SELECT gpu_type, rank, user_id, user_name, submission_id, score AS score_s, score_low AS score_low_s,
+       score_high AS score_high_s, evaluations, hosts, spread_hosts, spread_rounds, fault, rank_before, final_id,
+       ended_at
 FROM runner.final_ranking
 WHERE leaderboard = %(leaderboard)s AND (%(gpu_type)s::text IS NULL OR gpu_type = %(gpu_type)s)
 ORDER BY gpu_type, rank NULLS LAST, score, rank_before
 
 -- name: final_pairs
 -- The pairs of finals, the control's first.
-SELECT final_id, first, second, control, n, wins, ratio, ratio_low, ratio_high, error, told_apart,
-       mean_ratio
+SELECT final_id, first, second, control, n, wins, ratio, ratio_low, ratio_high, error, told_apart, mean_ratio
 FROM runner.final_pair WHERE final_id = ANY (%(ids)s::bigint[]) ORDER BY final_id, first, second

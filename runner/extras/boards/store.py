@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NotRequired, TypedDict, Unpack
 
 from runner.base.errors import BoardError, NotFoundError
 from runner.base.model import NEVER, Demand, Json, TimingAssurance
@@ -41,18 +41,12 @@ class BoardLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoardView:
+class BoardView(BoardLine):
     """A leaderboard with its task."""
 
-    id: int
-    name: str
-    deadline: datetime
     description: str
-    gpus: tuple[str, ...]
-    visibility: str
     creator_id: int
     forum_id: int
-    submissions: int
     #: As stored; parse with `runner.task_format`.
     task: Json
     #: What `runner.yml` said, as stored; None for a board without one.
@@ -61,7 +55,23 @@ class BoardView:
     open_code: bool
     #: Language key -> full text.
     templates: Mapping[str, str] = field(default_factory=dict)
-    demand: Demand = field(default_factory=Demand)
+
+
+class Parts(TypedDict):
+    """What a task is published with."""
+
+    name: str
+    deadline: datetime
+    task: Json
+    description: str
+    gpus: Sequence[str]
+    templates: Mapping[str, str]
+    extra: Json | None
+    #: As `runner.set_demand` has them; absent: as they are, or the defaults.
+    timing: NotRequired[TimingAssurance | None]
+    tolerance: NotRequired[float | None]
+    #: As `runner.set_open_code` has it.
+    open_code: NotRequired[bool | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,81 +145,43 @@ class FinalPair:
 class BoardStore(Store):
     """A store that also publishes tasks, and reads rankings."""
 
-    def create_board(
-        self,
-        *,
-        name: str,
-        deadline: datetime,
-        task: Json,
-        description: str,
-        gpus: Sequence[str],
-        templates: Mapping[str, str],
-        extra: Json | None,
-        creator_id: int = -1,
-        forum_id: int = 0,
-        timing: TimingAssurance | None = None,
-        tolerance: float | None = None,
-        open_code: bool | None = None,
-    ) -> int:
+    def create_board(self, *, creator_id: int = -1, forum_id: int = 0, **parts: Unpack[Parts]) -> int:
         """Publish a task; returns the leaderboard's id.
-
-        `timing` and `tolerance`: as `runner.set_demand` has them; `open_code`: as `runner.set_open_code` has it.
 
         Raises:
             BoardError: the name is taken or empty, or there is no GPU type.
         """
-        _check_board(name, deadline, gpus)
+        _check_board(parts)
+        name = parts["name"]
         if "/" in name or name in (".", ".."):
             raise BoardError(f"leaderboard name {name!r}: found a slash or dots alone, expected a part of an address")
         with self._link.transaction() as connection:
-            parameters = {
-                "name": name,
-                "deadline": deadline,
-                "task": to_jsonb(task),
-                "creator_id": creator_id,
-                "forum_id": forum_id,
-                "description": clean_text(description),
-            }
+            parameters = {**_own_columns(parts), "name": name, "creator_id": creator_id, "forum_id": forum_id}
             created = row(connection, QUERIES["insert_board"], parameters)
             if created is None:
                 raise BoardError(
                     f"leaderboard {name!r} exists already; update it, delete it first, or choose another name"
                 )
-            _write_parts(connection, created["id"], gpus=gpus, templates=templates, extra=extra)
-            _set(connection, "set_demand", name=name, timing=timing, tolerance=tolerance)
-            _set(connection, "set_open_code", name=name, open_code=open_code)
+            _write_parts(connection, created["id"], parts)
         return int(created["id"])
 
-    def update_board(
-        self,
-        *,
-        name: str,
-        deadline: datetime,
-        task: Json,
-        description: str,
-        gpus: Sequence[str],
-        templates: Mapping[str, str],
-        extra: Json | None,
-        force: bool = False,
-        timing: TimingAssurance | None = None,
-        tolerance: float | None = None,
-        open_code: bool | None = None,
-    ) -> int:
+    def update_board(self, *, force: bool = False, **parts: Unpack[Parts]) -> int:
         """Publish a task anew under an existing name; returns the leaderboard's id.
-
-        `timing` and `tolerance`: as `runner.set_demand` has them; `open_code`: as `runner.set_open_code` has it.
 
         Raises:
             NotFoundError: no such leaderboard.
             BoardError: there are submissions and what they were measured with would change; `force` does it anyway,
                 unless another evaluator would decide.
         """
-        _check_board(name, deadline, gpus)
+        _check_board(parts)
+        name = parts["name"]
         with self._link.transaction() as connection:
             board = row(connection, QUERIES["lock_board"], {"name": name})
             if board is None:
                 raise _no_board(name)
-            changed = incomparable(board["task"], board["extra"], new_task=task, new_extra=extra, gpus=board["gpus"])
+            changed = incomparable(
+                board["task"], board["extra"], new_task=parts["task"], new_extra=parts["extra"], gpus=board["gpus"]
+            )
             if board["submissions"] and EVALUATOR in changed:
                 raise BoardError(other_evaluator(name, board["submissions"]))
             if board["submissions"] and changed and not force:
@@ -217,16 +189,8 @@ class BoardStore(Store):
                     f"leaderboard {name!r} has {board['submissions']} submissions and {', '.join(changed)} would "
                     "change: old and new scores would not compare; force the update, or create another leaderboard"
                 )
-            parameters = {
-                "id": board["id"],
-                "deadline": deadline,
-                "task": to_jsonb(task),
-                "description": clean_text(description),
-            }
-            rows(connection, QUERIES["update_board"], parameters)
-            _write_parts(connection, board["id"], gpus=gpus, templates=templates, extra=extra)
-            _set(connection, "set_demand", name=name, timing=timing, tolerance=tolerance)
-            _set(connection, "set_open_code", name=name, open_code=open_code)
+            rows(connection, QUERIES["update_board"], {**_own_columns(parts), "id": board["id"]})
+            _write_parts(connection, board["id"], parts)
         return int(board["id"])
 
     def delete_board(self, name: str, *, force: bool = False) -> None:
@@ -237,21 +201,16 @@ class BoardStore(Store):
 
         Raises:
             NotFoundError: no such leaderboard.
-            BoardError: it has submissions; `force` removes them too.
+            SubmissionError: it has submissions; `force` removes them too.
         """
-        board = self._link.one(QUERIES["board"], {"name": name})
-        if board is None:
+        if not self.all(QUERIES["board"], name=name):
             raise _no_board(name)
-        if board["submissions"] and not force:
-            raise BoardError(
-                f"leaderboard {name!r} has {board['submissions']} submissions; force the deletion to lose them"
-            )
         while self.all(SHARED["delete_board"], name=name, force=force)[0]["deleted"]:
             pass
 
     def boards(self) -> Sequence[BoardLine]:
         """All leaderboards, open ones first."""
-        return [BoardLine(**_board(record)) for record in self._link.all(QUERIES["boards"])]
+        return [BoardLine(**_board(record)) for record in self.all(QUERIES["boards"])]
 
     def board(self, name: str) -> BoardView:
         """A leaderboard with its task.
@@ -290,11 +249,7 @@ class BoardStore(Store):
             lines = rows(connection, QUERIES["final_ranking"], parameters)
             ids = sorted({line["final_id"] for line in lines})
             pairs = rows(connection, QUERIES["final_pairs"], {"ids": ids})
-        scores = {"score": "score_s", "score_low": "score_low_s", "score_high": "score_high_s"}
-        return (
-            [FinalLine(**{scores.get(key, key): value for key, value in line.items()}) for line in lines],
-            [FinalPair(**pair) for pair in pairs],
-        )
+        return [FinalLine(**line) for line in lines], [FinalPair(**pair) for pair in pairs]
 
     def pause_board(self, leaderboard: str, *, reason: str) -> bool:
         """Let no host claim jobs of a leaderboard; what runs goes on. False: it was paused already.
@@ -370,7 +325,8 @@ def _evaluator(task: Json, extra: Json) -> object:
     return extra.get("harness") or (Harness.BUILTIN if main == HARNESS else Harness.PROGRAM)
 
 
-def _check_board(name: str, deadline: datetime, gpus: Sequence[str]) -> None:
+def _check_board(parts: Parts) -> None:
+    name, deadline, gpus = parts["name"], parts["deadline"], parts["gpus"]
     if not name.strip() or name != clean_text(name):
         raise BoardError(f"leaderboard name {name!r}: expected visible text")
     if deadline.tzinfo is None:
@@ -390,25 +346,28 @@ def _board(record: Row) -> dict[str, Any]:
     return {**own, "gpus": tuple(record["gpus"]), "demand": demand}
 
 
-def _set(connection: Connection, query: str, *, name: str, **settings: object) -> None:
-    """None leaves a setting as it is."""
-    if any(value is not None for value in settings.values()):
-        rows(connection, QUERIES[query], {"name": name, **settings})
+def _own_columns(parts: Parts) -> Mapping[str, object]:
+    """The columns of a leaderboard's own row that an update changes, too."""
+    return {
+        "deadline": parts["deadline"],
+        "task": to_jsonb(parts["task"]),
+        "description": clean_text(parts["description"]),
+    }
 
 
-def _write_parts(
-    connection: Connection,
-    board_id: int,
-    *,
-    gpus: Sequence[str],
-    templates: Mapping[str, str],
-    extra: Json | None,
-) -> None:
-    rows(connection, QUERIES["drop_board_gpus"], {"id": board_id, "gpus": list(gpus)})
-    rows(connection, QUERIES["insert_board_gpus"], {"id": board_id, "gpus": list(gpus)})
+def _write_parts(connection: Connection, board_id: int, parts: Parts) -> None:
+    """What is in other rows; None leaves a setting as it is."""
+    gpus = {"id": board_id, "gpus": list(parts["gpus"])}
+    rows(connection, QUERIES["drop_board_gpus"], gpus)
+    rows(connection, QUERIES["insert_board_gpus"], gpus)
     rows(connection, QUERIES["drop_board_templates"], {"id": board_id})
-    for lang, code in templates.items():
+    for lang, code in parts["templates"].items():
         parameters = {"id": board_id, "lang": clean_text(lang), "code": clean_text(code)}
         rows(connection, QUERIES["insert_board_template"], parameters)
+    extra = parts["extra"]
     harness = None if extra is None else extra.get("harness")
     rows(connection, QUERIES["save_board_extra"], {"id": board_id, "extra": to_jsonb(extra), "harness": harness})
+    for query, settings in (("set_demand", ("timing", "tolerance")), ("set_open_code", ("open_code",))):
+        values = {name: parts.get(name) for name in settings}
+        if any(value is not None for value in values.values()):
+            rows(connection, QUERIES[query], {"name": parts["name"], **values})

@@ -1,4 +1,4 @@
-"""What a deep queue costs: a hundred thousand jobs wait, of many users and GPU types, and one more thing is asked.
+"""What a claim costs in a deep queue: a hundred thousand jobs wait, of many users and GPU types.
 
 Measured with nothing else running, each call from its client, commit included; then again while a snapshot is held that
 is older than thousands of jobs that went through, so that their dead rows stay where the next claim looks.
@@ -6,7 +6,6 @@ is older than thousands of jobs that went through, so that their dead rows stay 
 
 from __future__ import annotations
 
-import random
 from typing import Final
 
 import psycopg
@@ -42,7 +41,7 @@ $$
 
 
 def measure(server: Server) -> list[Figure]:
-    """Claim, submit, status and list."""
+    """Claims."""
     url = server.database("depth")
     ours.install(url)
     with psycopg.connect(url, autocommit=True) as connection:
@@ -52,7 +51,7 @@ def measure(server: Server) -> list[Figure]:
     server.checkpoint()
     store = Store(url, application_name=OWN)
     try:
-        figures = [*_claims(store, f"claim with {JOBS} queued"), *_asks(store, server, url)]
+        figures = _claims(store, f"claim with {JOBS} queued")
         with psycopg.connect(url) as snapshot:
             snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             snapshot.execute("SELECT count(*) FROM runner.job")
@@ -84,26 +83,6 @@ def _claims(store: Store, name: str, *, p99_ms: float = 10) -> list[Figure]:
 
         figures += latencies(f"{name}, {label}", timed_ms(claim, CLAIMS), p99_ms=p99_ms)
     return figures
-
-
-def _asks(store: Store, server: Server, url: str) -> list[Figure]:
-    choose = random.Random(0)  # noqa: S311 - any submission will do
-    last = int(server.value("SELECT max(submission_id) FROM runner.job WHERE state = 'queued'", url))
-    return [
-        *latencies(f"submit with {JOBS} queued", timed_ms(lambda: _submit(store, choose.randrange(USERS)), 500)),
-        *latencies(
-            f"status of one submission with {JOBS} queued",
-            timed_ms(lambda: store.submission(choose.randint(1, last)), 200),
-        ),
-        *latencies(f"list of 20 with {JOBS} queued", timed_ms(lambda: store.queue(limit=20), 50)),
-    ]
-
-
-def _submit(store: Store, user: int) -> None:
-    store.submit(
-        leaderboard=ours.BOARD, user_id=f"user {user}", file_name="a.py", code=b"pass", mode="test",
-        gpu_types=["CPU"], user_name=None,
-    )  # fmt: skip
 
 
 def _register(store: Store, host: str, types: tuple[str, ...]) -> None:

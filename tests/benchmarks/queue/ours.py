@@ -11,8 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from runner.daemon.shutdown import ShutdownControl
 from runner.extras.boards.store import BoardStore
 from runner.store import Stop, Wakeup, migrate
 from tests.benchmarks.queue.worker import Notebook, say_ready
+from tests.support.boards import publish
 from tests.support.jobs import of_submission
 
 PACKAGE: Final = None
@@ -57,22 +57,8 @@ _RUNS: Final = {Mode.TEST: ("test",), Mode.LEADERBOARD: ("test", "benchmark", "l
 def install(url: str) -> None:
     """Our schema and a leaderboard."""
     migrate(url)
-    store = BoardStore(url, application_name="bench set-up")
-    try:
-        store.sync_gpu_types(
-            [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in Registry.load().all()]
-        )
-        store.create_board(
-            name=BOARD,
-            deadline=datetime.now(UTC) + timedelta(days=1),
-            task={"lang": "py"},
-            description="",
-            gpus=TYPES,
-            templates={},
-            extra=None,
-        )
-    finally:
-        store.close()
+    with closing(BoardStore(url, application_name="bench set-up")) as store:
+        publish(store, BOARD, TYPES)
 
 
 def insert(connection: psycopg.Connection[Any]) -> int:
@@ -227,7 +213,9 @@ class Hosts:
             thread.join(60)
 
     def _start_one(self, name: str, gpu_type: str) -> Readiness:
-        config = Config(host_name=name, state_dir=self._directory / name, log_level="warning")
+        state_dir = self._directory / name
+        state_dir.mkdir()
+        config = Config(host_name=name, state_dir=state_dir, log_level="warning")
         url = self._options["url"]
         kind = DeafStore if self._options.get("deaf") else BoardStore
         daemon = Daemon(

@@ -37,9 +37,7 @@ SETTINGS: Final = {
 }
 #: What makes a commit durable: shown, never changed.
 DURABLE: Final = ("fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "wal_level", "autovacuum")
-_STATEMENT: Final = re.compile(
-    r"^(?P<database>[^|]*)\|(?P<name>[^|]*)\|LOG:  (?:statement|execute [^:]*): (?P<text>.*)$"
-)
+_STATEMENT: Final = re.compile(r"^(?P<database>[^|]*)\|(?P<name>[^|]*)\|LOG:  (?:statement|execute [^:]*): ")
 #: Application name of the benchmarks' own connections, which are not counted.
 OWN: Final = "bench look"
 
@@ -49,20 +47,13 @@ class Statements:
     """What workers sent while a log was kept: filled when the block ends."""
 
     seconds: float = 0.0
-    #: (database, application name, first line of the statement) -> how often.
-    seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    #: (database, application name) -> how many.
+    seen: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def to(self, url: str) -> int:
         """How many went to a database."""
-        return sum(self.texts(url).values())
-
-    def texts(self, url: str) -> Mapping[str, int]:
-        """What went to a database, most frequent first."""
-        found: Counter[str] = Counter()
-        for (database, name, text), number in self.seen.items():
-            if database == conninfo_to_dict(url)["dbname"] and name != OWN:
-                found[f"{name}: {text}"] += number
-        return dict(found.most_common())
+        database = conninfo_to_dict(url)["dbname"]
+        return sum(number for (each, name), number in self.seen.items() if each == database and name != OWN)
 
 
 class Server:
@@ -105,10 +96,6 @@ class Server:
         )
         return int(self.value(query, url, own=OWN))
 
-    def wal_bytes(self) -> int:
-        """How much WAL has been written, ever."""
-        return int(self.value("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"))
-
     def cpu_s(self) -> float:
         """Processor time of all its processes that live."""
         postmaster = (self._log.parent / "postmaster.pid").read_text(encoding="ascii").split("\n", 1)[0]
@@ -142,7 +129,7 @@ class Server:
             for line in log.read().decode("utf-8", errors="replace").splitlines():
                 match = _STATEMENT.match(line)
                 if match is not None:
-                    found.seen[match["database"], match["name"], match["text"][:100]] += 1
+                    found.seen[match["database"], match["name"]] += 1
 
     def _set(self, name: str, value: str) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:

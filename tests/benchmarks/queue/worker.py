@@ -92,11 +92,6 @@ class Worker:
         self._directory.cleanup()
 
     @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
-
-    @property
     def said(self) -> str:
         """What it wrote on standard error."""
         return self._log.read_text(encoding="utf-8", errors="replace")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -74,6 +74,14 @@ def count(db: Db, schema: str, table: str) -> int:
     found = db.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(schema, table))).fetchone()
     assert found is not None
     return int(found["count"])
+
+
+@contextmanager
+def refused(sqlstate: str, says: str | None = None) -> Iterator[None]:
+    """A function of the schema refuses, by this SQLSTATE and in these words."""
+    with pytest.raises(psycopg.Error, match=says) as caught:
+        yield
+    assert caught.value.sqlstate == sqlstate
 
 
 def notes(db: Db) -> list[psycopg.Notify]:

@@ -100,7 +100,6 @@ class ModelSubmission:
     done: bool = False
     status: str = "active"
     job_status: str = "pending"
-    writes_of_done: int = 0
 
 
 @dataclass(kw_only=True)
@@ -424,7 +423,6 @@ class Queue:
             self._look_alive(number)
             return False
         submission.done = True
-        submission.writes_of_done += 1
         submission.job_status = final_status(
             [
                 Ended(

@@ -275,17 +275,6 @@ def test_reruns_let_new_submissions_pass_and_take_turns_among_users(bench: Bench
     assert bench.claim().user_id == "ann", "the turns of reruns are not taken from the user's own submissions"
 
 
-def test_jobs_that_are_evaluated_again_together_share_a_turn(bench: Bench, db: Db) -> None:
-    """As when they were submitted; another user's rerun is not delayed by the secret job."""
-    bench.board("identity", "A100", "H100")
-    bench.submit(mode="leaderboard", gpu_types=["H100", "A100"])
-    for gpu in ("A100", "A100", "H100", "H100"):
-        evaluate(bench, gpu)
-    bench.store.rerun(Selection(leaderboard="identity"), priority=3)
-    turns = db.execute("SELECT DISTINCT gpu_type, turn, priority FROM runner.job WHERE state = 'queued'").fetchall()
-    assert sorted(tuple(turn.values()) for turn in turns) == [("A100", 0, 3), ("H100", 0, 3)]
-
-
 def test_a_rerun_of_thousands_is_one_call_with_one_wake_up(bench: Bench, db: Db) -> None:
     """Two thousand evaluations on two types become twice as many jobs; daemons are woken once, with both types."""
     bench.board("identity", "A100", "H100")

@@ -15,7 +15,7 @@ import pytest
 from runner.base.errors import BoardError, NotFoundError, SubmissionError
 from runner.base.model import Json, Verdict
 from runner.extras.boards.store import EVALUATOR
-from tests.integration.store.conftest import TASK, Bench, Db, one, ranked, result, run_record
+from tests.integration.store.conftest import TASK, Bench, Db, one, ranked
 from tests.support.waiting import PATIENCE_S, wait_until
 
 
@@ -200,7 +200,7 @@ def test_deleting_a_board_with_submissions_needs_force(bench: Bench, db: Db, fin
     bench.submit(mode="leaderboard")
     kept = bench.submit(leaderboard="other")
     finish()
-    with pytest.raises(BoardError, match="has 1 submissions"):
+    with pytest.raises(SubmissionError, match="has 1 submissions"):
         bench.store.delete_board("identity")
     bench.store.delete_board("identity", force=True)
     assert [line.name for line in bench.store.boards()] == ["other"]
@@ -325,23 +325,6 @@ def test_a_row_of_an_open_transaction_is_not_passed_over(bench: Bench, db: Db, f
     assert one(db, "SELECT runner.keep_scores(100) AS more")["more"] is True
     assert one(db, "SELECT count(*) FROM runner.score")["count"] == 1
     assert len(places(bench)) == 1
-
-
-def test_a_milder_demand_brings_scores_into_the_ranking(bench: Bench, db: Db) -> None:
-    """A score that was withheld when its row was written is copied when it begins to count."""
-    bench.board()
-    db.execute("SELECT runner.set_demand('identity', 'audited')")
-    bench.submit(mode="leaderboard")
-    withheld = {"runner": {"assurance": {"timing": "measured"}, "unranked": {"score_s": 2.5e-6}}}
-    public = bench.claim()
-    bench.store.complete(public, result(Verdict.ACCEPTED, run_record("leaderboard", system_info=withheld)))
-    secret = bench.claim()
-    bench.store.complete(secret, ranked(secret))
-    # As it is hours later.
-    db.execute("UPDATE runner.score_mark SET run_id = (SELECT max(id) FROM leaderboard.runs)")
-    assert places(bench) == []
-    db.execute("SELECT runner.set_demand('identity', 'measured')")
-    assert places(bench) == [(1, "CPU", "u1", 2.5e-6)]
 
 
 def test_the_cap_on_open_jobs_holds_per_user_and_board(bench: Bench, db: psycopg.Connection[dict[str, Any]]) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-import psycopg
 import pytest
 
 from runner.base.errors import DatabaseUnavailableError, HostNameTakenError, StaleAttemptError
@@ -13,8 +12,7 @@ from runner.base.model import Job, JobState, Verdict
 from runner.store import Claims, Completion, Ended
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
-from tests.integration.store.conftest import Bench, Db, notes, one, result, run_record
-from tests.integration.store.queue_model import MAX_RECLAIMS
+from tests.integration.store.conftest import Bench, Db, count, notes, one, refused, result, run_record
 
 
 def claim(bench: Bench, host: str = "host-a", **slots: int) -> Claims:
@@ -296,7 +294,6 @@ def test_a_job_that_cannot_be_read_spoils_no_other(bench: Bench, db: Db, odd: st
         assert (bad.claimed.submission_id, bad.claimed.gpu_type, bad.claimed.attempt) == (unreadable, "CPU", number)
         assert bad.cause.startswith(cause), bad.cause
         ended = bench.store.fail(bad.claimed, error=bad.cause, report=None, slot="none")
-        db.execute("UPDATE runner.job SET not_before = NULL, created_at = now() WHERE created_at < 'infinity'")
         db.execute("UPDATE runner.job SET not_before = NULL")
         claims = claim(bench, CPU=2)
     assert claims.unreadable == ()
@@ -309,68 +306,35 @@ def test_a_job_that_cannot_be_read_spoils_no_other(bench: Bench, db: Db, odd: st
 def test_a_result_given_twice_in_one_batch_is_written_once(bench: Bench, db: Db) -> None:
     """The database ensures it, for every caller: the first counts, the second is to be given again."""
     bench.board()
-    bench.submit()
-    bench.submit()
-    job, other = bench.claim(), bench.claim()
+    jobs = [bench.claim_of(bench.submit()) for _ in range(2)]
     accepted, wrong = result(Verdict.ACCEPTED, run_record()), result(Verdict.WRONG_ANSWER, run_record(passed=False))
-    given = [_result(job, accepted), _result(other, accepted), _result(job, wrong), _result(job, accepted)]
-    rows = db.execute("SELECT outcome FROM runner.complete(%s)", (to_jsonb(given),)).fetchall()
-    assert [row["outcome"] for row in rows] == ["committed", "committed", "busy", "busy"]
-    found = one(
-        db,
-        "SELECT (SELECT count(*) FROM leaderboard.runs) AS runs, count(*) AS jobs, min(verdict) AS verdict,"
-        " (SELECT count(*) FROM runner.stale_result) AS evidence FROM runner.job WHERE verdict = 'accepted'",
-    )
-    assert found == {"runs": 2, "jobs": 2, "verdict": "accepted", "evidence": 0}
-    assert bench.store.complete_all([(job, accepted), (job, accepted)]) == [Completion(submission_done=True), None]
-    with pytest.raises(StaleAttemptError):
-        bench.store.complete(job, wrong)
-    rows = db.execute("SELECT outcome FROM runner.complete(%s)", (to_jsonb([_result(job, wrong)] * 2),)).fetchall()
-    assert [row["outcome"] for row in rows] == ["stale", "busy"]
+    committed = Completion(submission_done=True)
+    given = [(jobs[0], accepted), (jobs[1], accepted), (jobs[0], wrong), (jobs[0], accepted)]
+    assert bench.store.complete_all(given) == [committed, committed, None, None]
+    assert db.execute("SELECT verdict FROM runner.job").fetchall() == [{"verdict": "accepted"}] * 2
+    assert (count(db, "leaderboard", "runs"), count(db, "runner", "stale_result")) == (2, 0)
+    stale, again = bench.store.complete_all([(jobs[0], wrong)] * 2)
+    assert isinstance(stale, StaleAttemptError)
+    assert again is None
 
 
-NO_SCORES = ["0", "-1", '"NaN"', '"Infinity"', '"-Infinity"']
-
-
-def test_a_score_that_is_none_is_not_stored(bench: Bench, db: Db) -> None:
-    """Daemons refuse it before; the database does so for every caller."""
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        *(({"score_s": score_s}, "a score is not above 0") for score_s in (0, -1, "NaN", "Infinity", "-Infinity")),
+        ({"meta": {"stdout": "x" * (32 << 20)}}, "expected 32 MiB at most"),
+    ],
+)
+def test_what_no_daemon_sends_is_not_stored(bench: Bench, db: Db, changes: dict[str, Any], says: str) -> None:
+    """A score that is none, more than a message holds: the database refuses it for every caller."""
     bench.board()
     bench.submit(mode="leaderboard")
     job = bench.claim()
-    for score in NO_SCORES:
-        given = _result(job, result(Verdict.ACCEPTED, run_record("leaderboard", score_s=1.0)))
-        given["runs"][0]["score_s"] = json.loads(score)
-        with pytest.raises(psycopg.Error) as refused:
-            db.execute("SELECT outcome FROM runner.complete(%s)", (to_jsonb([given]),))
-        assert refused.value.sqlstate == "KR028"
-        assert one(db, "SELECT state FROM runner.job WHERE id = %s", job.id)["state"] == "running"
-
-
-def test_results_that_are_too_large_are_not_stored(bench: Bench, db: Db) -> None:
-    """No daemon sends as much; the database refuses it before it looks at the rest."""
-    bench.board()
-    bench.submit()
-    job = bench.claim()
-    large = run_record(meta={"stdout": "x" * (32 << 20)})
-    with pytest.raises(psycopg.Error, match="expected 32 MiB at most") as refused:
-        db.execute("SELECT FROM runner.complete(%s)", (to_jsonb([_result(job, result(Verdict.ACCEPTED, large))]),))
-    assert refused.value.sqlstate == "KR028"
+    given = _result(job, result(Verdict.ACCEPTED, run_record("leaderboard", score_s=1.0)))
+    given["runs"][0] |= changes
+    with refused("KR028", says):
+        db.execute("SELECT FROM runner.complete(%s)", (to_jsonb([given]),))
     assert one(db, "SELECT state FROM runner.job WHERE id = %s", job.id)["state"] == "running"
-
-
-def test_a_claim_whose_answer_is_never_read_costs_something_after_three(bench: Bench) -> None:
-    """The line may break three times; after that it counts as a lost lease, and the job ends after five of those."""
-    bench.board()
-    bench.submit()
-    ends = []
-    for _ in range(3 + MAX_RECLAIMS):
-        bench.claim()
-        (ended,) = bench.store.recover(host="host-a", keep=())
-        ends.append(ended.state)
-    assert ends == [JobState.QUEUED] * (2 + MAX_RECLAIMS) + [JobState.DONE]
-    (job,) = bench.store.submission(1).jobs
-    assert (job.verdict, job.attempt) == (Verdict.INTERNAL_ERROR, 3 + MAX_RECLAIMS)
-    assert "knew nothing of it" in str(job.error)
 
 
 def test_a_job_that_no_host_begins_in_time_is_cancelled(bench: Bench, db: Db) -> None:

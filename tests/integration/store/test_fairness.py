@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from runner.base.model import Job, Verdict
-from tests.integration.store.conftest import CODE, Bench, Db, ranked, result, run_record
+from runner.base.model import Job
+from tests.integration.store.conftest import CODE, Bench, Db, ranked
 from tests.integration.store.test_plans import AGED
 
 
@@ -130,34 +130,6 @@ def test_a_stream_of_newcomers_does_not_starve_those_who_were_there(queue: Queue
     assert [later - earlier for earlier, later in pairwise(served)] == list(range(3, len(served) + 2)), order
 
 
-def test_among_newcomers_the_first_is_first(queue: Queue) -> None:
-    """Equal turns: the older submission."""
-    for user in "nopq":
-        queue.submit(user)
-    assert queue.serve(4) == "nopq"
-
-
-def test_a_job_that_failed_keeps_its_turn(queue: Queue) -> None:
-    """After a failure, a release and a lost lease it is ahead of everything that was behind it."""
-    queue.submit("a", 3)
-    queue.submit("b", 3)
-    store = queue.bench.store
-    for end in ("fail", "release", "reclaim"):
-        (job,) = queue.claim()
-        if end == "fail":
-            store.fail(job, error="x", report=None, slot="cpu0")
-        elif end == "release":
-            store.release(job, reason="x")
-        else:
-            queue.db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 s' WHERE id = %s", (job.id,))
-            store.reclaim()
-        queue.db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
-        queue.submit("n")
-        (again,) = queue.claim()
-        assert (again.id, again.attempt) == (job.id, job.attempt + 1)
-        store.complete(again, result(Verdict.ACCEPTED, run_record()))
-
-
 def test_a_higher_priority_is_served_first_and_shares_are_kept_apart(queue: Queue) -> None:
     """Priorities are strict; within each, users take turns, and what one takes in one does not count in the other."""
     queue.submit("a", 3)
@@ -179,14 +151,6 @@ def test_gpu_types_have_their_own_turns(bench: Bench, db: Db) -> None:
     bench.submit(gpu_types=["H100"], user_id="a")
     turns = db.execute("SELECT turn FROM runner.job WHERE gpu_type = 'H100'").fetchall()
     assert [row["turn"] for row in turns] == [0, 0]
-
-
-def test_of_types_with_equal_priority_the_one_named_first_is_served(bench: Bench) -> None:
-    """However old the other's jobs are: hosts name first what they served least recently."""
-    bench.board("identity", "A100", "H100")
-    old, new = bench.submit(gpu_types=["A100"]), bench.submit(gpu_types=["H100"])
-    assert bench.claim("H100", "A100").submission_id == new
-    assert bench.claim("H100", "A100").submission_id == old
 
 
 def turns(db: Db, user: str) -> list[int]:

@@ -38,11 +38,14 @@ def test_a_claim_does_not_walk_over_jobs_whose_start_is_to_come(
 
 
 def test_a_job_comes_in_when_its_start_has(bench: Bench, db: Db) -> None:
-    """A claim says that something is due, reclaim lets it in, with the turn of now."""
+    """A claim says that something is due, reclaim lets it in, with the turn of now; a start in the past is none."""
     bench.board()
-    later = bench.submit(user_id="early", start_at=datetime.now(UTC) + timedelta(hours=1))
+    start_at = datetime.now(UTC) + timedelta(hours=1)
+    later = bench.submit(user_id="early", start_at=start_at)
     for _ in range(3):
-        bench.submit(user_id="steady")
+        bench.submit(user_id="steady", start_at=datetime.now(UTC) - timedelta(hours=1))
+    status = bench.store.submission(later).status
+    assert (status.phase, status.retry_at) == ("queued for later", start_at)
     first = bench.claim()
     assert [(depth.gpu_type, depth.jobs) for depth in bench.store.queue_depths()] == [("CPU", 2)]
     db.execute(COME)

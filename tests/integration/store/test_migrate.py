@@ -47,13 +47,6 @@ def test_the_schema_has_no_object_that_kernelbots_has_not(database_url: str) -> 
     assert others == [(0, 0, 0, 0)]
 
 
-def test_the_second_migration_applies_nothing(empty_database_url: str) -> None:
-    """The tables are made once, and their version is recorded."""
-    assert tuple(migrate(empty_database_url)) == VERSIONS
-    assert tuple(migrate(empty_database_url)) == ()
-    assert fetch(empty_database_url, "SELECT version_num FROM runner.migration") == [(VERSIONS[-1],)]
-
-
 def test_migrations_are_applied_once_and_in_order(
     database_url: str, empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -225,6 +225,13 @@ def test_a_deep_queue_costs_no_more_than_a_short_one(bench: Bench, db: Db, meter
     check(meter, bench)
     db.execute("ANALYZE")
     check(meter, bench)
+    # Nor does the list of the newest, with a full queue and with an empty one.
+    for change in ("SELECT", "UPDATE runner.job SET state = 'cancelled', finished_at = now() WHERE state = 'queued'"):
+        db.execute(change.encode())
+        db.execute("ANALYZE runner.job")
+        listed = meter.cost(QUERIES["queue"].sql, {"limit": 20})
+        assert listed.pages < 20 * 800, listed
+        assert listed.walked == {}, listed
 
 
 #: What the finished jobs have found.
@@ -264,6 +271,9 @@ def test_the_last_words_of_a_submission_do_not_depend_on_how_many_results_there_
         assert cost.pages < 100, cost
         assert cost.walked == {}
         assert max(cost.entries.values()) < 100, cost
+    status = meter.cost(QUERIES["status"].sql, {"submission_id": public.submission_id})
+    assert status.pages < 200, status
+    assert status.walked == {}, status
     # The load has ended it like all others.
     again = (
         b"UPDATE runner.job SET state = 'running', verdict = NULL, finished_at = NULL, lease_owner = 'h',"

@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "frontends.md"
 def test_every_query_is_there_and_has_a_use() -> None:
     """No module names a query that is missing, and none in queries.sql is forgotten, nor is a call of a function."""
     code = "".join(path.read_text() for path in STORE.glob("*.py") if path.name != "queries.py")
-    assert set(re.findall(r'\b(?:QUERIES\[|self\._one\()\s*"(\w+)"', code)) == set(queries.QUERIES)
+    assert set(re.findall(r'\b(?:QUERIES\[|self\._(?:one|all|give_up)\()\s*"(\w+)"', code)) == set(queries.QUERIES)
 
 
 @pytest.mark.parametrize("path", sorted(EXTRAS.rglob("queries.py")), ids=lambda path: path.parent.name)

@@ -12,7 +12,6 @@ from psycopg import sql
 
 from runner.base.model import Job, Progress, Verdict
 from runner.store import POSITION_LIMIT, Selection
-from runner.store.queries import QUERIES
 from tests.integration.store.conftest import Bench, Db, one, ranked, result, run_record
 from tests.integration.store.test_again import evaluate, ranked_submission
 
@@ -210,18 +209,6 @@ def test_a_rerun_shows_as_one(bench: Bench, db: Db) -> None:
     assert (replaced["retired"], replaced["retired_reason"]) == ("replaced", f"replaced by job {job.id}")
 
 
-def test_a_score_needs_a_ranked_secret_run(bench: Bench, db: Db) -> None:
-    """As the ranking has it: a secret job that got no further than its tests validates nothing."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard")
-    public = bench.claim()
-    bench.store.complete(public, ranked(public))
-    secret = bench.claim()
-    bench.store.complete(secret, result(Verdict.TIME_LIMIT, run_record("test")))
-    assert bench.store.ranking("identity") == []
-    assert status(db, submission_id)["score"] is None
-
-
 def queued(db: Db, number: int, *, gpu_type: str, priority: int = 0, first_turn: int = 0) -> None:
     """So many waiting jobs of one submission, each with a turn of its own."""
     db.execute("DROP INDEX IF EXISTS runner.job_open_key")
@@ -272,54 +259,6 @@ def test_places_are_counted_up_to_a_thousand(bench: Bench, db: Db) -> None:
     assert status(db, submission_id)["position"] == POSITION_LIMIT == 1001
     queued(db, 500, gpu_type="CPU", priority=3)
     assert status(db, submission_id)["position"] == POSITION_LIMIT
-
-
-def scans(node: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every place of a plan that reads jobs or results."""
-    own = [node] if node.get("Relation Name") in ("job", "runs") else []
-    return own + [found for child in node.get("Plans", ()) for found in scans(child)]
-
-
-def read(db: Db, statement: bytes, parameters: dict[str, Any]) -> tuple[set[str], float]:
-    """How a statement reads jobs and results: kinds of scan, and rows looked at, those thrown away included."""
-    plan = db.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + statement, parameters).fetchall()[0]["QUERY PLAN"]
-    found = scans(plan[0]["Plan"])
-    rows = sum((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"] for node in found)
-    return {node["Node Type"] for node in found}, rows
-
-
-def test_a_status_costs_the_same_however_long_the_queue_and_the_history(bench: Bench, db: Db) -> None:
-    """With 20,000 jobs waiting in front and 10,000 rows of results, one line and a list of twenty walk indexes only."""
-    bench.board()
-    first = ranked_submission(bench)
-    db.execute(
-        "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time)"
-        " SELECT leaderboard_id, 'many.py', user_id, code_id, now() FROM leaderboard.submission,"
-        " generate_series(1, 10000)"
-    )
-    db.execute(
-        "INSERT INTO runner.job (submission_id, user_id, gpu_type, mode, secret, priority, turn)"
-        " SELECT s.id, s.user_id, 'CPU', 'leaderboard', x, 1, s.id FROM leaderboard.submission s,"
-        " unnest(ARRAY[false, true]) x WHERE s.file_name = 'many.py'"
-    )
-    db.execute(
-        "INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, passed, system_info)"
-        " SELECT s.id, now(), now(), 'test', true, 'CPU', true, '{}' FROM leaderboard.submission s"
-    )
-    db.execute("ANALYZE")
-    last = [bench.submit() for _ in range(30)][-1]
-    for submission_id in (first, last):
-        kinds, rows = read(db, QUERIES["status"].sql, {"submission_id": submission_id})
-        assert "Seq Scan" not in kinds
-        assert rows < 1100
-    for nothing_waits in (False, True):
-        if nothing_waits:
-            db.execute("UPDATE runner.job SET state = 'cancelled', finished_at = now() WHERE state = 'queued'")
-            db.execute("ANALYZE runner.job")
-        kinds, rows = read(db, QUERIES["queue"].sql, {"limit": 20})
-        assert "Seq Scan" not in kinds
-        assert rows < 20 * 1100
-        assert [line.submission_id for line in bench.store.queue(limit=20)] == list(range(last, last - 20, -1))
 
 
 def test_the_list_shows_what_runs_then_what_waits_then_what_is_over(bench: Bench, db: Db) -> None:

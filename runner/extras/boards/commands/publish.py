@@ -26,7 +26,7 @@ from runner.extras.boards.commands import render
 from runner.extras.boards.competition import Problem, load_competition
 from runner.extras.boards.plan import BoardPlan, plan_board, plan_update
 from runner.extras.boards.publication import DEFAULT_LIFETIME
-from runner.extras.boards.store import BoardStore, other_evaluator
+from runner.extras.boards.store import BoardStore, Parts, other_evaluator
 from runner.task_format import load
 from runner.task_format.model import Harness, TaskFolder
 
@@ -36,41 +36,6 @@ _DEMANDABLE: Final = (TimingAssurance.CLAIMED, TimingAssurance.MEASURED, TimingA
 _TOLERANCES: Final = (0.01, 0.5)
 #: A part of the group `leaderboard`.
 commands = typer.Typer()
-
-SourceArgument = Annotated[Path, typer.Argument(metavar="DIR_OR_ZIP", exists=True)]
-NameOption = Annotated[
-    str | None, typer.Option("--name", metavar="N", help="Leaderboard.", show_default="the folder's name")
-]
-GpuOption = Annotated[list[str] | None, typer.Option("--gpu", metavar="T", help="GPU type; repeatable.")]
-DeadlineOption = Annotated[
-    str | None,
-    typer.Option(
-        "--deadline",
-        metavar="D",
-        help="`2030-06-30` or `'2030-06-30 18:00'` (UTC), or `2030-06-30T18:00+02:00`.",
-    ),
-]
-TimingOption = Annotated[
-    str | None,
-    typer.Option("--timing", metavar="A", help="What a time needs to rank: `claimed`, `measured` or `audited`."),
-]
-ToleranceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--tolerance",
-        metavar="F",
-        help="How closely the judge's clock bounds an audited time: 0.01 to 0.5 of it.",
-    ),
-]
-OpenCodeOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--open-code/--closed-code",
-        help="Whether everyone may read ranked code after the deadline.",
-        show_default="open",
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def parse_deadline(text: str) -> datetime:
@@ -82,7 +47,7 @@ def parse_deadline(text: str) -> datetime:
     try:
         return read_date(text, zone=UTC)
     except DateError as error:
-        raise typer.BadParameter(str(error), param_hint="--deadline") from None
+        raise typer.BadParameter(str(error)) from None
 
 
 def parse_timing(text: str) -> TimingAssurance:
@@ -93,7 +58,7 @@ def parse_timing(text: str) -> TimingAssurance:
     """
     demanded = next((timing for timing in _DEMANDABLE if timing.value == text.strip()), None)
     if demanded is None:
-        raise typer.BadParameter(f"found {text!r}, expected {', '.join(_DEMANDABLE)}", param_hint="--timing")
+        raise typer.BadParameter(f"found {text!r}, expected {', '.join(_DEMANDABLE)}")
     return demanded
 
 
@@ -109,10 +74,51 @@ def parse_tolerance(text: str) -> float:
     except ValueError:
         tolerance = math.nan
     if not low <= tolerance <= high:
-        raise typer.BadParameter(
-            f"found {text!r}, expected a number from {low} to {high} (0.1 is 10 %)", param_hint="--tolerance"
-        )
+        raise typer.BadParameter(f"found {text!r}, expected a number from {low} to {high} (0.1 is 10 %)")
     return tolerance
+
+
+SourceArgument = Annotated[Path, typer.Argument(metavar="DIR_OR_ZIP", exists=True)]
+NameOption = Annotated[
+    str | None, typer.Option("--name", metavar="N", help="Leaderboard.", show_default="the folder's name")
+]
+GpuOption = Annotated[list[str] | None, typer.Option("--gpu", metavar="T", help="GPU type; repeatable.")]
+DeadlineOption = Annotated[
+    datetime | None,
+    typer.Option(
+        "--deadline",
+        parser=parse_deadline,
+        metavar="D",
+        help="`2030-06-30` or `'2030-06-30 18:00'` (UTC), or `2030-06-30T18:00+02:00`.",
+    ),
+]
+TimingOption = Annotated[
+    TimingAssurance | None,
+    typer.Option(
+        "--timing",
+        parser=parse_timing,
+        metavar="A",
+        help="What a time needs to rank: `claimed`, `measured` or `audited`.",
+    ),
+]
+ToleranceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--tolerance",
+        parser=parse_tolerance,
+        metavar="F",
+        help="How closely the judge's clock bounds an audited time: 0.01 to 0.5 of it.",
+    ),
+]
+OpenCodeOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--open-code/--closed-code",
+        help="Whether everyone may read ranked code after the deadline.",
+        show_default="open",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @commands.command(
@@ -140,16 +146,14 @@ def create(
     After the deadline everyone may read ranked code, and a public data export may have it, unless --closed-code is
     given.
     """
-    ends = parse_deadline(deadline) if deadline is not None else datetime.now(UTC) + DEFAULT_LIFETIME
-    demanded = None if timing is None else parse_timing(timing)
-    within = None if tolerance is None else parse_tolerance(tolerance)
+    ends = deadline or datetime.now(UTC) + DEFAULT_LIFETIME
     folder = load(source)
     board = name or folder.name
     with session(context).open(BoardStore) as store:
         gpus = publication.offered(store, session(context).config.gpus_dir, folder, gpu or folder.gpus, board)
-        demand = {"timing": demanded, "tolerance": within, "open_code": open_code}
+        demand = {"timing": timing, "tolerance": tolerance, "open_code": open_code}
         publication.create(store, board, folder, deadline=ends, gpus=gpus, **demand)
-    _warn(folder, demanded)
+    _warn(folder, timing)
     for entry in Registry.load(session(context).config.gpus_dir).all():
         if entry.emulate_cuda and entry.name in gpus:
             note(f"{entry.name} emulates CUDA: submissions are tested and timed there, and not ranked")
@@ -185,9 +189,6 @@ def update(
     `benchmarks` in `cases` of the leaderboard's GPU types. Another `harness` (if another one then evaluates) needs
     another leaderboard: scores of the judge and of an eval program never rank together.
     """
-    ends = None if deadline is None else parse_deadline(deadline)
-    demanded = None if timing is None else parse_timing(timing)
-    within = None if tolerance is None else parse_tolerance(tolerance)
     folder = load(source)
     board = name or folder.name
     with session(context).open(BoardStore) as store:
@@ -195,14 +196,14 @@ def update(
         present = store.board(board)
         gpus = publication.offered(store, session(context).config.gpus_dir, folder, gpu or present.gpus, board)
         demand = Demand(
-            timing=demanded or present.demand.timing,
-            tolerance=present.demand.tolerance if within is None else within,
+            timing=timing or present.demand.timing,
+            tolerance=tolerance or present.demand.tolerance,
         )
         plan = plan_update(
             board,
             folder,
             present=present,
-            deadline=ends or present.deadline,
+            deadline=deadline or present.deadline,
             gpus=gpus,
             demand=demand,
             open_code=present.open_code if open_code is None else open_code,
@@ -210,8 +211,13 @@ def update(
         stored = not dry_run and (force or not plan.needs_force) and not plan.changes_evaluator
         if stored:
             # Also if nothing would change: the store is asked whether that is so still.
-            settings = publication.settings(board, folder, deadline=plan.deadline, gpus=gpus)
-            store.update_board(**settings, force=force, timing=demanded, tolerance=within, open_code=open_code)
+            parts: Parts = {
+                **publication.settings(board, folder, deadline=plan.deadline, gpus=gpus),
+                "timing": timing,
+                "tolerance": tolerance,
+                "open_code": open_code,
+            }
+            store.update_board(**parts, force=force)
     if as_json:
         out_json(plan.to_json())
     else:

@@ -16,12 +16,8 @@ DECLARE
 BEGIN
     PERFORM runner.check_isolation();
     -- Of two calls the second sees the final of the first.
-    SELECT l.id, l.deadline INTO v_board
-    FROM leaderboard.leaderboard l WHERE l.name = final.leaderboard FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', final.leaderboard),
-            'Look at the list of leaderboards.');
-    END IF;
+    PERFORM runner.hold_board(final.leaderboard);
+    SELECT l.id, l.deadline INTO v_board FROM leaderboard.leaderboard l WHERE l.name = final.leaderboard;
     IF v_board.deadline >= now() AND NOT coalesce(final.open, false) THEN
         PERFORM runner.refuse('KR035',
             format('leaderboard %L is open until %s UTC', final.leaderboard,

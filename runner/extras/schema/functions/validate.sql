@@ -21,13 +21,10 @@ DECLARE
 BEGIN
     PERFORM runner.check_isolation();
     -- Of two calls the second sees the jobs of the first.
+    PERFORM runner.hold_board(validate.leaderboard);
     SELECT l.id, l.task -> 'validation' ->> 'version' AS version,
            l.task -> 'validation' ->> 'source' AS source INTO v_board
-    FROM leaderboard.leaderboard l WHERE l.name = validate.leaderboard FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', validate.leaderboard),
-            'Look at the list of leaderboards.');
-    END IF;
+    FROM leaderboard.leaderboard l WHERE l.name = validate.leaderboard;
     IF coalesce(v_board.version, '') = '' OR coalesce(v_board.source, '') = '' THEN
         PERFORM runner.refuse('KR033', format('the task of leaderboard %L has no validation', validate.leaderboard),
             'Give task.yml a validation with version and script, and update the leaderboard.');

@@ -13,6 +13,8 @@ CREATE OR REPLACE FUNCTION runner.matching(
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    v_verdicts text[] := ARRAY['accepted', 'wrong_answer', 'compile_error', 'runtime_error', 'time_limit',
+        'memory_limit', 'output_limit', 'rejected', 'invalid', 'internal_error'];
     v_board_id integer;
     v_gpu_types text[];
     v_unknown text;
@@ -66,13 +68,10 @@ BEGIN
     END IF;
 
     SELECT w.word INTO v_unknown FROM unnest(matching.verdicts) AS w (word)
-    WHERE w.word IS NULL OR w.word NOT IN ('accepted', 'wrong_answer', 'compile_error', 'runtime_error', 'time_limit',
-        'memory_limit', 'output_limit', 'rejected', 'invalid', 'internal_error');
+    WHERE w.word IS NULL OR w.word <> ALL (v_verdicts);
     IF FOUND THEN
         PERFORM runner.refuse('KR019', format('%L is no verdict', v_unknown),
-            'Choose from: accepted, wrong_answer, compile_error, runtime_error, time_limit, memory_limit, '
-            'output_limit, '
-            'rejected, invalid, internal_error.');
+            format('Choose from: %s.', array_to_string(v_verdicts, ', ')));
     END IF;
 
     RETURN QUERY

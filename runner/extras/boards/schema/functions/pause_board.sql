@@ -13,11 +13,7 @@ BEGIN
     IF v_reason IS NULL THEN
         PERFORM runner.refuse('KR021', 'no reason given', 'Say why; those who wait read it.');
     END IF;
-    SELECT l.id INTO v_id FROM leaderboard.leaderboard l WHERE l.name = pause_board.leaderboard FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', pause_board.leaderboard),
-            'Look at the list of leaderboards.');
-    END IF;
+    v_id := runner.hold_board(pause_board.leaderboard);
     SELECT b.paused INTO v_before FROM runner.board b WHERE b.leaderboard_id = v_id;
     INSERT INTO runner.board AS b (leaderboard_id, paused, paused_since) VALUES (v_id, v_reason, now())
     ON CONFLICT (leaderboard_id) DO UPDATE

@@ -6,11 +6,7 @@ DECLARE
     v_id integer;
 BEGIN
     PERFORM runner.check_isolation();
-    SELECT l.id INTO v_id FROM leaderboard.leaderboard l WHERE l.name = resume_board.leaderboard FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', resume_board.leaderboard),
-            'Look at the list of leaderboards.');
-    END IF;
+    v_id := runner.hold_board(resume_board.leaderboard);
     UPDATE runner.board b SET paused = NULL, paused_since = NULL WHERE b.leaderboard_id = v_id AND b.paused IS NOT NULL;
     IF NOT FOUND THEN
         RETURN false;

@@ -20,11 +20,7 @@ BEGIN
         PERFORM runner.refuse('KR024', format('tolerance is %s, expected 0.01 to 0.5', set_demand.tolerance),
             'It is a part of the time: 0.1 is 10 %.');
     END IF;
-    SELECT l.id INTO v_id FROM leaderboard.leaderboard l WHERE l.name = set_demand.leaderboard FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', set_demand.leaderboard),
-            'Look at the list of leaderboards.');
-    END IF;
+    v_id := runner.hold_board(set_demand.leaderboard);
     INSERT INTO runner.board AS b (leaderboard_id, timing, tolerance)
     VALUES (v_id, coalesce(set_demand.timing, 'claimed'), coalesce(set_demand.tolerance, 0.1))
     ON CONFLICT (leaderboard_id) DO UPDATE

@@ -10,11 +10,7 @@ BEGIN
         PERFORM runner.refuse('KR030', format('%s open jobs, expected 1 or more', set_open_jobs.max_open_jobs),
             'NULL allows any number.');
     END IF;
-    SELECT l.id INTO v_id FROM leaderboard.leaderboard l WHERE l.name = set_open_jobs.leaderboard FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        PERFORM runner.refuse('KR001', format('leaderboard %L does not exist', set_open_jobs.leaderboard),
-            'Look at the list of leaderboards.');
-    END IF;
+    v_id := runner.hold_board(set_open_jobs.leaderboard);
     INSERT INTO runner.board AS b (leaderboard_id, max_open_jobs) VALUES (v_id, set_open_jobs.max_open_jobs)
     ON CONFLICT (leaderboard_id) DO UPDATE SET max_open_jobs = EXCLUDED.max_open_jobs;
 END
