@@ -349,6 +349,7 @@ def test_the_manifest_says_what_was_exported(oddities: Oddities, database_url: s
     card = (tmp_path / "out" / "README.md").read_text()
     assert card.startswith("---\nlicense: mit\n")
     assert "Hardware was unreliable." in card
+    assert told["content_sha256"] in card
     explained = card.split("## Columns")[1].split("## Reading it")[0]
     columns = {column["name"] for file in files.values() for column in file.get("schema", [])}
     first_cells = re.findall(r"^\| (`[a-z].*?) \|", explained, re.MULTILINE)
