@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -134,50 +135,38 @@ def _strange_part(folder: Path) -> None:
     shutil.copy(folder / "code" / "part-00000.parquet", folder / "code" / "part-00001.parquet")
 
 
-def _renewed(name: str, change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
-    """Rewrites a file and gives the manifest its hash, as a careful hand would."""
+def _told(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    """Changes the manifest."""
 
     def damage(folder: Path) -> None:
-        path = folder / name
-        table = change(pq.read_table(path))
-        pq.write_table(table, path)
         told = manifest.read(folder)
-        entry = manifest.paths(told)[name]
-        entry.update(sha256=sha256_of(path), bytes=path.stat().st_size, rows=table.num_rows)
+        change(told)
         manifest.write(folder, told)
 
     return damage
 
 
-def _forged(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    """Changes the bytes of a file, and gives the manifest their hash."""
+def _forged(name: str, change: Callable[[bytes], bytes], **entry: int) -> Callable[[Path], None]:
+    """Changes the bytes of a file, and gives the manifest their hash, as a careful hand would."""
 
     def damage(folder: Path) -> None:
         path = folder / name
         path.write_bytes(change(path.read_bytes()))
-        told = manifest.read(folder)
-        manifest.paths(told)[name].update(sha256=sha256_of(path), bytes=path.stat().st_size)
-        manifest.write(folder, told)
+        facts = {"sha256": sha256_of(path), "bytes": path.stat().st_size, **entry}
+        _told(lambda told: manifest.paths(told)[name].update(facts))(folder)
 
     return damage
 
 
-def _counts(folder: Path) -> None:
-    told = manifest.read(folder)
-    told["boards"][0]["rows"] += 1
-    manifest.write(folder, told)
+def _renewed(name: str, change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
+    """Changes the rows of a file, and gives the manifest its hash."""
 
+    def damage(folder: Path) -> None:
+        table = change(pq.read_table(folder / name))
+        pq.write_table(table, folder / name)
+        _forged(name, lambda written: written, rows=table.num_rows)(folder)
 
-def _no_counts(folder: Path) -> None:
-    told = manifest.read(folder)
-    del told["boards"][0]["rows"]
-    manifest.write(folder, told)
-
-
-def _closed(folder: Path) -> None:
-    told = manifest.read(folder)
-    told["boards"][0]["visibility"] = "closed"
-    manifest.write(folder, told)
+    return damage
 
 
 @pytest.mark.parametrize(
@@ -186,13 +175,19 @@ def _closed(folder: Path) -> None:
         (_cut, "runs.parquet is not the file that was exported"),
         (_without_part, "code/part-00000.parquet is missing"),
         (_strange_part, "code/part-00001.parquet is not of this export"),
-        (_counts, "the manifest says"),
-        (_no_counts, "manifest.json is not as an export writes it (KeyError: 'rows')"),
+        (_told(lambda told: told["boards"][0].update(rows=1)), "the manifest says"),
+        (
+            _told(lambda told: told["boards"][0].pop("rows")),
+            "manifest.json is not as an export writes it (KeyError: 'rows')",
+        ),
         (_forged("runs.parquet", lambda _: b"garbage"), "runs.parquet is not readable as parquet: "),
         (_forged("runs.parquet", lambda found: found[:4] + bytes(100) + found[104:]), "a file is damaged, though"),
         (_renewed("code/part-00000.parquet", lambda table: table.slice(1)), "is in no part"),
         (_renewed("runs.parquet", lambda table: table.slice(1)), "content_sha256"),
-        (_closed, "differ in leaderboards, or in names or visibilities"),
+        (
+            _told(lambda told: told["boards"][0].update(visibility="closed")),
+            "differ in leaderboards, or in names or visibilities",
+        ),
         (_renewed("gemv_submissions.parquet", lambda table: table.slice(1)), "rows, submissions.parquet"),
         (_renewed("gemv_submissions.parquet", lambda table: table.drop_columns("code")), "another schema"),
         (

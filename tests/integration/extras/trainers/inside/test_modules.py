@@ -183,20 +183,3 @@ def test_a_candidate_that_ends_badly_harms_no_neighbour(processes: ForkedJudges)
     assert "SIGSEGV" in rows[3]["message"]
     assert rows[4]["verdict"] in {"rejected", "runtime_error", "wrong_answer"}, rows[4]
     assert [rows[0]["verdict"], rows[5]["verdict"]] == ["accepted"] * 2, rows
-
-
-def test_a_reference_that_dies_is_invalid(processes: ForkedJudges) -> None:
-    """It dies in the worker of its own."""
-    dies = PROBLEMS["linear"].replace("return torch.relu", "import os; os.abort(); return torch.relu")
-    (row,) = _judged(processes, dies, candidate("linear"))
-    assert (row["verdict"], row["stage"]) == ("invalid", "reference"), row
-
-
-def test_a_group_that_cannot_be_read_is_invalid(processes: ForkedJudges) -> None:
-    """Nothing is started for it."""
-    (row,) = evaluate(
-        {"kind": "module", "reference": "", "settings": {"x": 1}, "candidates": [{"id": 1, "code": ""}]},
-        start=processes.start,
-    )
-    assert row["verdict"] == "invalid"
-    assert "'x' is unknown" in row["message"]

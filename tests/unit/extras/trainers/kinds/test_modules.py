@@ -14,6 +14,7 @@ from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import REFUSED
 from runner.evaluation.container_spec import CACHES
 from runner.evaluation.context import GroupContext
+from runner.evaluation.kinds.kind import Spent
 from runner.evaluation.plan import Plan
 from runner.extras.trainers.inside.judge.group import Candidate, Result
 from runner.extras.trainers.kinds.module import (
@@ -89,6 +90,17 @@ def plans_of(group: dict[str, Any]) -> list[tuple[Plan, object]]:
     """The containers of a group of which nothing was built."""
     job = samples.group(**group)
     return list(Group(GroupContext(**vars(samples.PLACE), job=job, max_run_s=1000.0)).plans({}))
+
+
+def test_a_group_that_cannot_be_read_is_invalid() -> None:
+    """For every candidate; no container is started."""
+    job = samples.group(**{**_GROUP, "settings": {"x": 1}})
+    group = Group(GroupContext(**vars(samples.PLACE), job=job, max_run_s=1000.0))
+    refused = group.refused({}, Spent(elapsed_ns=1))
+    assert refused is not None
+    assert [item["verdict"] for item in refused.items] == ["invalid"] * 2
+    assert "'x' is unknown" in str(refused.items[0]["message"])
+    assert list(group.plans({})) == []
 
 
 def test_the_container_is_that_of_every_job() -> None:
