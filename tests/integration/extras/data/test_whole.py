@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,49 +20,19 @@ from runner.extras.data.folder import sha256_of
 from runner.extras.data.verify import verify
 from tests.integration.extras.data.conftest import Filler, Oddities, exported, no_progress
 from tests.integration.extras.data.test_export import content
+from tests.support import killed
 
-#: For each number it reads, a fork that exports to argv[2] from argv[1], and kills itself before that change of the
-#: file system; prints how each ended.
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-
-from runner.extras.data.choice import Options
-from runner.extras.data.export import export
-
-CHANGES = {"os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "shutil.rmtree", "shutil.copymode",
-           "fcntl.flock", "ctypes.dlopen"}
-left = 0
-
-
-def watch(event, arguments):
-    global left
-    if event in CHANGES or event == "open" and isinstance(arguments[2], int) and arguments[2] & os.O_ACCMODE:
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        left = int(line)
-        sys.addaudithook(watch)
-        export(sys.argv[1], Options(target=Path(sys.argv[2]), private=True), lambda *_: None)
-        os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-#: Exports to argv[2] from argv[1] as the command does, and prints the most memory that it held, in KiB.
-MEASURED = """
+_IMPORTS = """
 import sys
 from pathlib import Path
 
 from runner.extras.data.choice import Options
 from runner.extras.data.export import export
-
-export(sys.argv[1], Options(target=Path(sys.argv[2]), private=True), lambda *_: None)
+"""
+#: Exports to argv[2] from argv[1] as the command does.
+_EXPORT = "export(sys.argv[1], Options(target=Path(sys.argv[2]), private=True), lambda *_: None)\n"
+#: The same, and prints the most memory that it held, in KiB.
+_MEASURED = f"""{_IMPORTS}{_EXPORT}
 print(next(line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line))
 """
 
@@ -82,7 +51,7 @@ def test_memory_does_not_grow_with_the_code(filler: Filler, database_url: str, t
             " SELECT %s, 'kernel.py', %s, id, '2025-06-02Z', true, 'active' FROM made",
             (first, last, board, user),
         )
-        command = [sys.executable, "-c", MEASURED, database_url, str(tmp_path / f"out{last}")]
+        command = [sys.executable, "-c", _MEASURED, database_url, str(tmp_path / f"out{last}")]
         peaks.append(int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) // 1024)
     few, many = peaks
     added = 8_000 * 320 * 32 >> 20
@@ -102,21 +71,11 @@ def test_a_kill_at_any_moment_leaves_the_old_export_or_the_new(
     new = content(tmp_path / "full")
     shutil.rmtree(tmp_path / "full")
     (target / "mine.txt").write_text("kept")
-    kills, ended = 0, None
-    command = [sys.executable, "-c", KILLED, database_url, str(target)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        while ended != 0:
-            kills += 1
-            print(kills, file=process.stdin, flush=True)
-            ended = int(process.stdout.readline())
-            found = content(target)
-            assert found.pop("mine.txt") == b"kept"
-            assert found in (old, new), f"after kill {kills}"
-            assert ended in (0, -signal.SIGKILL)
-            assert kills < 500
-        process.stdin.close()
+    kills, found = 0, old
+    for kills in killed.runs(_IMPORTS, f"{_IMPORTS}{_EXPORT}", database_url, target):
+        found = content(target)
+        assert found.pop("mine.txt") == b"kept"
+        assert found in (old, new), f"after kill {kills}"
     assert kills > 15
     assert found == new
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
