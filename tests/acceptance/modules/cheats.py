@@ -22,18 +22,9 @@ class Cheat:
     gains_time: bool = False
 
 
-_ARGS = {
-    "linear": "self, x",
-    "long": "self, x",
-    "matmul": "self, a, b",
-    "small": "self, x",
-    "norm": "self, x",
-    "softmax": "self, x",
-}
-
-
 def _verdict(forward: str, pre: str = "", *, problem: str = "linear", init: str = "") -> Cheat:
-    return Cheat(problem=problem, code=new(forward, init, args=_ARGS.get(problem, "self, x"), pre=pre))
+    args = "self, a, b" if problem == "matmul" else "self, x"
+    return Cheat(problem=problem, code=new(forward, init, args=args, pre=pre))
 
 
 def _time(forward: str, pre: str = "", init: str = "", *, problem: str = "long") -> Cheat:

@@ -15,6 +15,11 @@ def pair(forward: str, init: str = "", *, inputs: str = "[torch.randn(8, 16)]", 
     return f"{reference}\ndef get_inputs():\n    return {inputs}\n", copy
 
 
+def copy_of(reference: str) -> str:
+    """A reference's own text as a candidate."""
+    return reference.partition("def get_inputs")[0].replace("class Model(", "class ModelNew(")
+
+
 def judged(
     processes: ForkedJudges,
     reference: str,

@@ -34,21 +34,6 @@ from tests.unit.extras.data.samples import START, row
 #: The lines of KernelBot's published instructions that are Python, in their blocks.
 DOCUMENT = (
     """\
-import pandas as pd
-import psycopg2
-
-DATABASE_URL = "..." # from heroku config:get
-conn = psycopg2.connect(DATABASE_URL)
-
-# Read query from queries.sql and modify problem IDs as needed
-with open('queries.sql') as f:
-    # Find and use the export query section
-    pass
-
-df = pd.read_sql(query, conn)
-df.to_parquet('new_problem_submissions.parquet', index=False)
-""",
-    """\
 from analyze_submissions import load_submissions, leaderboard_summary
 
 df = load_submissions('new_problem_submissions.parquet')
@@ -78,30 +63,18 @@ from analyze_submissions import (
 )
 """,
 )
-#: What stands for the database: rows as psycopg2 returns them.
-DATABASE = """\
-import sys, types
+#: What pandas makes of rows of the database, as the instructions have it.
+PANDAS = """\
 from datetime import datetime, timezone
-sys.path.insert(0, "")
-NAMES = {names!r}
-class Cursor:
-    description = [(name, None, None, None, None, None, None) for name in NAMES]
-    def execute(self, *_): return self
-    def fetchall(self): return ROWS
-    def close(self): pass
-class Connection:
-    def cursor(self): return Cursor()
-    def rollback(self): pass
-    def commit(self): pass
+
+import pandas as pd
+
 when = datetime(2030, 3, 1, tzinfo=timezone.utc)
-ROWS = [
+rows = [
     (1, 595, "p", "7", "ada", 1, "a.py", when, "succeeded", 1e-5, True, "leaderboard", "B200", "code"),
     (2, 595, "p", "7", "ada", 2, "a.py", when, "failed", None, None, None, None, "code"),
 ]
-psycopg2 = types.ModuleType("psycopg2")
-psycopg2.connect = lambda _: Connection()
-sys.modules["psycopg2"] = psycopg2
-query = "the export query"
+pd.DataFrame(rows, columns={names!r}).to_parquet("new_problem_submissions.parquet", index=False)
 """
 
 
@@ -140,12 +113,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_published_lines_run_in_an_exported_folder(tmp_path: Path) -> None:
-    """Every Python line of the instructions, in one process, after another database took the place of the real one.
-
-    They write a file that has the name of a flat one; the commands tell them apart, too.
-    """
+    """In one process; also on a file that pandas has made, which has a flat one's name: commands tell them apart."""
     folder = samples.write_export(tmp_path / "export", ROWS, name="kernels")
-    program = "\n".join([DATABASE.replace("{names!r}", repr(FLAT.names)), *DOCUMENT])
+    program = "\n".join([PANDAS.replace("{names!r}", repr(FLAT.names)), *DOCUMENT])
     done = python(folder, "-c", program)
     assert done.returncode == 0, done.stderr
     assert "problem_name" in done.stdout
