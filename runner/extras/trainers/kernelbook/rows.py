@@ -150,14 +150,14 @@ def content_of(row: Row, column: str) -> str | None:
 
 
 @contextmanager
-def written(target: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def written(target: Path) -> Iterator[Callable[[Mapping[str, Any]], object]]:
     """Write rows to a JSONL file that appears whole, or not at all.
 
     Raises:
         DataError: the folder cannot be written.
     """
     with replaced(target) as file:
-        yield lambda row: _write(file, row)
+        yield lambda row: file.write(line_of(row))
 
 
 @contextmanager
@@ -188,10 +188,6 @@ def replaced(target: Path) -> Iterator[TextIO]:
         with suppress(OSError):
             part.unlink()
         raise
-
-
-def _write(file: TextIO, row: Mapping[str, Any]) -> None:
-    file.write(line_of(row))
 
 
 def facts_file(output: Path) -> Path:

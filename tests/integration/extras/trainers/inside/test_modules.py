@@ -9,19 +9,12 @@ import pytest
 
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.acceptance.modules.problems import PROBLEMS, candidate, module, new
-from tests.support.local_modules import evaluate
+from tests.support.local_modules import evaluate, group_of
 
 
 def _judged(processes: ForkedJudges, reference: str, *codes: str, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
-    group = {
-        "kind": "module",
-        "reference": PROBLEMS.get(reference, reference),
-        "settings": {"timed_calls": 0, "timeout_s": 200.0, **settings},
-        "candidates": [{"id": number * 10, "code": code} for number, code in enumerate(codes)],
-    }
-    rows = evaluate(group, start=processes.start)
-    assert [row["id"] for row in rows] == [number * 10 for number in range(len(codes))]
-    return rows
+    given = {"timed_calls": 0, "timeout_s": 200.0, **settings}
+    return evaluate(group_of(PROBLEMS.get(reference, reference), *codes, **given), start=processes.start)
 
 
 def test_times_are_told_with_an_interval(processes: ForkedJudges) -> None:
