@@ -104,8 +104,12 @@ def test_a_manifest_that_leads_out_of_the_folder_is_refused(tmp_path: Path, path
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        *(({"licence": licence}, "has no licence") for licence in (None, "", "  ")),
-        *(({"files": files}, "no manifest of format") for files in ({}, None, [], [{"path": "README.md"}])),
+        ({"licence": None}, "has no licence"),
+        ({"licence": "  "}, "has no licence"),
+        ({"files": None}, "no manifest of format"),
+        ({"files": {}}, "no manifest of format"),
+        ({"files": []}, "no manifest of format"),
+        ({"files": [{"path": "README.md"}]}, "no manifest of format"),
         ({"files": [{"path": "README.md", "bytes": 5, "sha256": "x"}]}, "is not the file"),
     ],
 )
