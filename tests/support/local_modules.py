@@ -146,6 +146,12 @@ def _kill(process: Started) -> None:
     process.wait()
 
 
+def group_of(reference: str, *codes: str, **settings: Any) -> dict[str, Any]:  # noqa: ANN401 any setting
+    """A group in its JSON form; its candidates are numbered."""
+    candidates = [{"id": number, "code": code} for number, code in enumerate(codes)]
+    return {"kind": "module", "reference": reference, "settings": settings, "candidates": candidates}
+
+
 def evaluate(
     group: Mapping[str, Any],
     *,

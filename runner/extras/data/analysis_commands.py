@@ -237,7 +237,7 @@ def publish(
     require("huggingface_hub")
     from runner.extras.data import publish as publishing
 
-    folder = publishing.verified(path, lambda _stage, _done, _total: None)
+    folder = publishing.checked(path)
     hub = publishing.hub()
     plan = publishing.plan(folder, repository, api=hub)
     address = None if dry_run else publishing.publish(folder, plan, api=hub, private=private)

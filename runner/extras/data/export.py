@@ -25,18 +25,19 @@ from runner.extras.data.manifest import Manifest
 from runner.extras.data.people import Namer
 from runner.extras.data.snapshot import DataBoard, Moment, People, Scope, Snapshot, queries_sha256, snapshot
 from runner.extras.data.tables import (
-    CODE,
     FINALS,
     FLAT,
     GROUP_BYTES,
     LEADERBOARDS,
     RECEIPTS,
+    RECEIPTS_FILE,
     RUNS,
     SUBMISSIONS,
     Digest,
     Writer,
     content_sha256,
     groups,
+    schema_of,
     shown,
     table,
 )
@@ -133,7 +134,7 @@ class _Writing:
         self._namer = namer
         self._folder = folder
         self._progress = progress
-        self._submissions, self._runs, self._leaderboards, self._finals = Digest(), Digest(), Digest(), Digest()
+        self._digests: dict[str, Digest] = {}
         self.codes = Codes(database)
         #: What the receipts are checked with.
         self._keys: Sequence[Mapping[str, Any]] = ()
@@ -147,9 +148,9 @@ class _Writing:
         """Write all parquet files."""
         self._files.update(self.codes.write_parts(self._folder, self._scope, self._progress))
         with Writer(self._folder / flat, FLAT) as flat_file:
-            self._write("submissions.parquet", SUBMISSIONS, self._submissions, self._completed(flat_file))
+            self._write("submissions.parquet", SUBMISSIONS, self._completed(flat_file))
         self._files[flat] = flat_file.rows
-        self._write("runs.parquet", RUNS, self._runs, self._read_runs())
+        self._write("runs.parquet", RUNS, self._read_runs())
         lines = [
             (
                 board.id,
@@ -165,13 +166,14 @@ class _Writing:
             )
             for board in boards
         ]
-        self._write("leaderboards.parquet", LEADERBOARDS, self._leaderboards, iter([table(LEADERBOARDS, lines)]))
-        self._write("finals.parquet", FINALS, self._finals, self._read_finals())
+        self._write("leaderboards.parquet", LEADERBOARDS, iter([table(LEADERBOARDS, lines)]))
+        self._write("finals.parquet", FINALS, self._read_finals())
         if options.receipts:
-            self._write("receipts.parquet", RECEIPTS, Digest(), self._read_receipts())
+            self._write(RECEIPTS_FILE, RECEIPTS, self._read_receipts())
             self._keys = receipts.listed(self._database.host_keys())
 
-    def _write(self, name: str, schema: pa.Schema, digest: Digest, pieces: Iterator[pa.Table]) -> None:
+    def _write(self, name: str, schema: pa.Schema, pieces: Iterator[pa.Table]) -> None:
+        digest = self._digests[name] = Digest()
         with Writer(self._folder / name, schema) as writer:
             for group in groups(pieces):
                 digest.add(group)
@@ -239,7 +241,7 @@ class _Writing:
             "software": {"kernel-runner": __version__, "pyarrow": pa.__version__, "postgresql": moment.server},
             "replica": moment.replica,
             "queries_sha256": queries_sha256(),
-            "content_sha256": content_sha256(self._submissions, self._runs, self._leaderboards, self._finals),
+            "content_sha256": content_sha256(self._digests),
             "flat": flat,
             **({"keys": self._keys} if options.receipts else {}),
             "boards": [self._board(board, by_board.get(board.id), options) for board in boards],
@@ -273,16 +275,8 @@ class _Writing:
     def _entry(self, path: str, flat: str) -> Mapping[str, Any]:
         entry: dict[str, Any] = {"path": path}
         if path in self._files:
-            schemas = {
-                flat: FLAT,
-                "submissions.parquet": SUBMISSIONS,
-                "runs.parquet": RUNS,
-                "leaderboards.parquet": LEADERBOARDS,
-                "receipts.parquet": RECEIPTS,
-                "finals.parquet": FINALS,
-            }
             entry["rows"] = self._files[path]
-            entry["schema"] = shown(schemas.get(path, CODE))
+            entry["schema"] = shown(schema_of(path, flat=flat))
         entry["bytes"] = (self._folder / path).stat().st_size
         entry["sha256"] = sha256_of(self._folder / path)
         return entry

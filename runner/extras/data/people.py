@@ -56,7 +56,6 @@ class Namer:
             raise DataError("pseudonyms need a key (--key FILE); make one with `openssl rand -hex 32 > FILE`")
         self._identity = identity
         self._key = key
-        self._users: dict[str, str] = {}
         self._hosts: dict[str, str] = {}
 
     def user(self, user_id: str, user_name: str) -> tuple[str, str]:
@@ -65,9 +64,7 @@ class Namer:
             return user_id, user_name
         if self._identity is Identity.ID:
             return user_id, ""
-        if user_id not in self._users:
-            self._users[user_id] = self._hash("user", user_id)
-        return self._users[user_id], ""
+        return self._hash("user", user_id), ""
 
     def host(self, host_sha256: str | None) -> str | None:
         """What to show of a host, given the hash of its name."""

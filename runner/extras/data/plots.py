@@ -143,9 +143,7 @@ def race(board: Board, *, count: int = 8) -> Figure:
 def progression(board: Board, users: Sequence[str]) -> Figure:
     """The scores of some users over time: each score, each record, and below the attempts that did not rank.
 
-    Args:
-        board: the board.
-        users: user ids, at most seven.
+    `users`: user ids, at most seven.
 
     Raises:
         NotFoundError: one of them has no row on the board.
@@ -234,11 +232,7 @@ def distribution(board: Board) -> Figure:
 def draw(kind: str, board: Board, *, users: Sequence[str] = (), count: int | None = None) -> Figure:
     """The plot of a kind: race, progression or distribution.
 
-    Args:
-        kind: which one.
-        board: the board.
-        users: for progression, user ids; none: the `count` best, five by default.
-        count: how many users race; None: eight.
+    `users`: for progression, user ids; none: the `count` best, five by default. Of a race `count` is eight by default.
 
     Raises:
         NotFoundError: a user has no row on the board.

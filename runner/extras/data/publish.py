@@ -21,9 +21,9 @@ from huggingface_hub.hf_api import RepoFile
 
 from runner import __version__
 from runner.base.errors import DataError
-from runner.extras.data import Progress, manifest
+from runner.extras.data import manifest
 from runner.extras.data.folder import MANIFEST, sha256_of
-from runner.extras.data.verify import verify, wrong_files
+from runner.extras.data.verify import verify
 from runner.extras.hub import REFUSED, refusals_explained
 
 _KIND: Final = "dataset"
@@ -86,11 +86,11 @@ class Folder:
 
 
 def checked(path: Path) -> Folder:
-    """The folder, if it may be published.
+    """The folder, if it may be published and is a whole export (`verify`). Nothing is asked of a hub.
 
     Raises:
         DataError: it is no export, it was exported as private, it has a leaderboard whose code was not public, it
-            has no licence, or a file is missing or has changed.
+            has no licence, a file is missing or has changed, or its files do not agree with one another.
     """
     document = manifest.read(path)
     if document.get("private") is not False:
@@ -104,35 +104,17 @@ def checked(path: Path) -> Folder:
         )
     if not str(document.get("licence") or "").strip():
         raise DataError(f"{path} has no licence, so it is not published; export it again with a licence")
-    entries = manifest.paths(document)
-    wrong = list(wrong_files(path, entries, lambda _stage, _done, _total: None))
+    wrong = verify(path, lambda _stage, _done, _total: None)
     if wrong:
-        raise DataError(_list(f"{path} is not what was exported, so it is not published", wrong))
+        raise DataError(_list(f"{path} is not whole, so it is not published", wrong))
+    entries = manifest.paths(document)
     files = [File(path=name, size_bytes=entry["bytes"], sha256=entry["sha256"]) for name, entry in entries.items()]
     own = path / MANIFEST
     return Folder(path=path, files=(*files, File(path=MANIFEST, size_bytes=own.stat().st_size, sha256=sha256_of(own))))
 
 
-def verified(path: Path, progress: Progress) -> Folder:
-    """The folder, if it may be published and is a whole export (`verify`). Nothing is asked of a hub.
-
-    Raises:
-        DataError: as `checked`, or its files do not agree with one another.
-    """
-    folder = checked(path)
-    wrong = verify(path, progress)
-    if wrong:
-        raise DataError(_list(f"{path} is not whole, so it is not published", wrong))
-    return folder
-
-
 def plan(folder: Folder, repository: str, *, api: HfApi) -> Plan:
-    """What publishing the folder would change; reads only.
-
-    Args:
-        folder: what `checked` returned.
-        repository: `user/name` or `organisation/name`.
-        api: the hub.
+    """What publishing a folder that was `checked` would change; reads only. `repository`: USER/NAME.
 
     Raises:
         DataError: the name is none of a repository.
@@ -166,16 +148,9 @@ def plan(folder: Folder, repository: str, *, api: HfApi) -> Plan:
 
 
 def publish(folder: Folder, changes: Plan, *, api: HfApi, private: bool = False) -> str:
-    """Carry a plan out, in one commit.
+    """Carry a plan out, in one commit; returns its address, or the data set's if nothing changed.
 
-    Args:
-        folder: what `checked` returned.
-        changes: what `plan` returned.
-        api: the hub.
-        private: make a new repository a private one; one that exists stays as it is.
-
-    Returns:
-        The address of the commit, or of the data set if nothing changed.
+    `private`: make a new repository a private one; one that exists stays as it is.
 
     Raises:
         DataError: a file has changed since it was checked, or the hub refuses the card.
@@ -207,16 +182,10 @@ def hub() -> HfApi:
     return HfApi(library_name="kernel-runner", library_version=__version__)
 
 
-# -- the folder ------------------------------------------------------------------------------------------------------
-
-
 def _list(what: str, wrong: Sequence[str]) -> str:
     shown = "\n".join(f"  - {problem}" for problem in wrong[:10])
     more = f"\n  - and {len(wrong) - 10} more" if len(wrong) > 10 else ""
     return f"{what}:\n{shown}{more}"
-
-
-# -- the hub ---------------------------------------------------------------------------------------------------------
 
 
 def _same(folder: Folder, file: File, entry: RepoFile) -> bool:

@@ -54,12 +54,7 @@ _RANKING: Final = ("rank", "user_name", "score", "submissions", "submission_id",
 
 
 def report(rows: pd.DataFrame, problem: str, *, runner: str | None = None) -> str:
-    """The report of a problem as one HTML document.
-
-    Args:
-        rows: an export's rows.
-        problem: its name.
-        runner: only this runner; None: all with a score.
+    """The report of a problem as one HTML document, from an export's rows; `runner`: None: all with a score.
 
     Raises:
         NotFoundError: the problem has no score, or not on this runner.

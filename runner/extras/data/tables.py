@@ -6,7 +6,7 @@ Equal rows give equal bytes with one version of pyarrow: the boundaries of row g
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -137,6 +137,15 @@ CODE: Final = pa.schema(
         pa.field("code", pa.large_binary(), nullable=False),
     ]
 )
+#: Every table of an export but the code, the flat file and receipts, in the order in which `content_sha256` has them.
+TABLES: Final = {
+    "submissions.parquet": SUBMISSIONS,
+    "runs.parquet": RUNS,
+    "leaderboards.parquet": LEADERBOARDS,
+    "finals.parquet": FINALS,
+}
+#: What an export has where it was asked for.
+RECEIPTS_FILE: Final = "receipts.parquet"
 #: Rows of a group without code.
 GROUP_ROWS: Final = 20_000
 #: Bytes of code in a row group, uncompressed; a single file may be larger.
@@ -269,9 +278,14 @@ def _bytes_of(numbers: pa.Array) -> bytes:
     return bytes(numbers.to_numpy(zero_copy_only=False).tobytes())
 
 
-def content_sha256(*tables: Digest) -> str:
-    """The digest of an export, of those of its tables but the code."""
-    return hashlib.sha256(" ".join(digest.hex() for digest in tables).encode()).hexdigest()
+def content_sha256(digests: Mapping[str, Digest]) -> str:
+    """The digest of an export, of those of `TABLES`."""
+    return hashlib.sha256(" ".join(digests[name].hex() for name in TABLES).encode()).hexdigest()
+
+
+def schema_of(path: str, *, flat: str) -> pa.Schema:
+    """The schema of a parquet file of an export, whose flat file is `flat`."""
+    return {**TABLES, RECEIPTS_FILE: RECEIPTS, flat: FLAT}.get(path, CODE)
 
 
 def shown(schema: pa.Schema) -> list[dict[str, Any]]:

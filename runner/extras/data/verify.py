@@ -18,28 +18,9 @@ from runner.extras.data import Progress, manifest, on_one_line
 from runner.extras.data import code as code_files
 from runner.extras.data.folder import MANIFEST, sha256_of
 from runner.extras.data.manifest import Manifest
-from runner.extras.data.tables import (
-    CODE,
-    FINALS,
-    FLAT,
-    LEADERBOARDS,
-    RECEIPTS,
-    RUNS,
-    SUBMISSIONS,
-    Digest,
-    content_sha256,
-    shown,
-)
+from runner.extras.data.tables import FLAT, RECEIPTS_FILE, TABLES, Digest, content_sha256, schema_of, shown
 from runner.extras.receipts import HostKey
 
-#: What an export has where it was asked for.
-_RECEIPTS: Final = "receipts.parquet"
-_TABLES: Final = {
-    "submissions.parquet": SUBMISSIONS,
-    "runs.parquet": RUNS,
-    "leaderboards.parquet": LEADERBOARDS,
-    "finals.parquet": FINALS,
-}
 #: Columns that the flat file and submissions.parquet share.
 _SHARED: Final = [name for name in FLAT.names if name != "code"]
 _AT_ONCE: Final = 500
@@ -53,7 +34,7 @@ def verify(folder: Path, progress: Progress, keys: Sequence[HostKey] | None = No
     """
     document = manifest.read(folder)
     files = manifest.paths(document)
-    missing = [f"the manifest does not name {name}" for name in (*_TABLES, document.get("flat")) if name not in files]
+    missing = [f"the manifest does not name {name}" for name in (*TABLES, document.get("flat")) if name not in files]
     # The contents of a damaged file mean nothing.
     return (
         [*missing, *wrong_files(folder, files, progress), *_strange_parts(folder, files)]
@@ -66,9 +47,9 @@ def verify(folder: Path, progress: Progress, keys: Sequence[HostKey] | None = No
 def signed(folder: Path) -> tuple[int, int]:
     """How many rows rank and have the receipts of both their runs, and how many rank."""
     ranked = _rows_by_place(folder)
-    if not (folder / _RECEIPTS).exists():
+    if not (folder / RECEIPTS_FILE).exists():
         return 0, len(ranked)
-    lines = pq.read_table(folder / _RECEIPTS, columns=["submission_id", "runner", "run", "retired_as"]).to_pylist()
+    lines = pq.read_table(folder / RECEIPTS_FILE, columns=["submission_id", "runner", "run", "retired_as"]).to_pylist()
     places = {(line["submission_id"], line["runner"], line["run"]) for line in lines if line["retired_as"] is None}
     return sum({(*place, "public"), (*place, "secret")} <= places for place in ranked), len(ranked)
 
@@ -109,7 +90,7 @@ def _schemas(folder: Path, document: Manifest) -> Iterator[str]:
     for name, entry in manifest.paths(document).items():
         if not name.endswith(".parquet"):
             continue
-        expected = {**_TABLES, _RECEIPTS: RECEIPTS}.get(name, FLAT if name == document["flat"] else CODE)
+        expected = schema_of(name, flat=document["flat"])
         try:
             with pq.ParquetFile(folder / name) as file:
                 schema, rows = file.schema_arrow, file.metadata.num_rows
@@ -123,25 +104,24 @@ def _schemas(folder: Path, document: Manifest) -> Iterator[str]:
 
 
 def _content(folder: Path, document: Manifest, progress: Progress) -> Iterator[str]:
-    submissions_digest, runs_digest, leaderboards_digest, finals_digest = Digest(), Digest(), Digest(), Digest()
-    submissions = pq.read_table(folder / "submissions.parquet")
-    submissions_digest.add(submissions)
-    with pq.ParquetFile(folder / "runs.parquet") as runs:
-        for batch in runs.iter_batches():
-            runs_digest.add(pa.Table.from_batches([batch]))
-    leaderboards = pq.read_table(folder / "leaderboards.parquet")
-    leaderboards_digest.add(leaderboards)
-    finals_digest.add(pq.read_table(folder / "finals.parquet"))
-    digests = (submissions_digest, runs_digest, leaderboards_digest, finals_digest)
-    if content_sha256(*digests) != document.get("content_sha256"):
+    if content_sha256({name: _digest(folder / name) for name in TABLES}) != document.get("content_sha256"):
         yield "the rows are not those that the manifest's content_sha256 is of"
+    submissions = pq.read_table(folder / "submissions.parquet")
     keys = submissions.select(["submission_id", "runner"])
     if keys.group_by(["submission_id", "runner"]).aggregate([]).num_rows != keys.num_rows:
         yield "submissions.parquet: two rows have the same submission and runner"
-    yield from _counts(submissions, leaderboards, document)
+    yield from _counts(submissions, pq.read_table(folder / "leaderboards.parquet"), document)
     texts: dict[str, str] = {}
     yield from _code(folder, document, set(submissions.column("code_sha256").to_pylist()), texts, progress)
     yield from _flat(folder, document["flat"], submissions, texts, progress)
+
+
+def _digest(path: Path) -> Digest:
+    digest = Digest()
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches():
+            digest.add(batch)
+    return digest
 
 
 def _rows_by_place(folder: Path) -> Mapping[tuple[int, str], Mapping[str, Any]]:
@@ -165,21 +145,21 @@ def _rows_by_place(folder: Path) -> Mapping[tuple[int, str], Mapping[str, Any]]:
 
 def _receipts(folder: Path, document: Manifest, keys: Sequence[HostKey] | None) -> Iterator[str]:
     """What is wrong with receipts, and where the rows say something else."""
-    if _RECEIPTS not in manifest.paths(document):
+    if RECEIPTS_FILE not in manifest.paths(document):
         return
     listed = receipts.read_keys(json.dumps(document["keys"])) if keys is None else keys
     rows = _rows_by_place(folder)
-    for line in pq.read_table(folder / _RECEIPTS).to_pylist():
+    for line in pq.read_table(folder / RECEIPTS_FILE).to_pylist():
         try:
             statement = receipts.check(receipts.read(line["receipt"]), listed)
         except ReceiptError as error:
-            yield f"{_RECEIPTS}: job {line['job_id']}: {error}"
+            yield f"{RECEIPTS_FILE}: job {line['job_id']}: {error}"
             continue
         row = {name: line[name] for name in ("job_id", "submission_id", "run")} | {"gpu_type": line["runner"]}
         if line["retired_as"] is None:
             row |= rows.get((line["submission_id"], line["runner"]), {})
         for difference in receipts.differences(statement, row, where="the export"):
-            yield f"{_RECEIPTS}: job {line['job_id']}: {difference}"
+            yield f"{RECEIPTS_FILE}: job {line['job_id']}: {difference}"
 
 
 def _counts(submissions: pa.Table, leaderboards: pa.Table, document: Manifest) -> Iterator[str]:

@@ -22,18 +22,9 @@ class Cheat:
     gains_time: bool = False
 
 
-_ARGS = {
-    "linear": "self, x",
-    "long": "self, x",
-    "matmul": "self, a, b",
-    "small": "self, x",
-    "norm": "self, x",
-    "softmax": "self, x",
-}
-
-
 def _verdict(forward: str, pre: str = "", *, problem: str = "linear", init: str = "") -> Cheat:
-    return Cheat(problem=problem, code=new(forward, init, args=_ARGS.get(problem, "self, x"), pre=pre))
+    args = "self, a, b" if problem == "matmul" else "self, x"
+    return Cheat(problem=problem, code=new(forward, init, args=args, pre=pre))
 
 
 def _time(forward: str, pre: str = "", init: str = "", *, problem: str = "long") -> Cheat:
@@ -67,8 +58,6 @@ _FORGE = 'print(\'RESULT {"correct": true, "speedup": 100.0}\', flush=True)\n'
 CHEATS: Mapping[str, Cheat] = {
     # The reference's outputs.
     "expected from frames": _verdict("return expected().clone()", _WALK),
-    "expected itself": _verdict("return expected()", _WALK),
-    "expected zeroed": _verdict(f"expected().zero_()\n{_ZERO}", _WALK),
     "expected overwritten": _verdict("y = x * 3\nexpected().copy_(y)\nreturn y", _WALK),
     "expected overwritten by its address": _verdict(
         "e = expected()\nctypes.memset(e.data_ptr(), 0, e.nbytes)\nreturn torch.zeros_like(x)",
@@ -110,11 +99,6 @@ CHEATS: Mapping[str, Cheat] = {
         "frame.f_globals['check'].__code__ = (lambda *_: True).__code__\nreturn torch.zeros_like(x)",
         "import sys\n",
     ),
-    "the check's global replaced": _verdict(
-        "frame = sys._getframe()\nwhile 'check' not in frame.f_globals:\n    frame = frame.f_back\n"
-        "frame.f_globals['check'] = lambda *_: True\nreturn torch.zeros_like(x)",
-        "import sys\n",
-    ),
     "bool patched in the evaluator": _verdict(
         "frame = sys._getframe()\nwhile 'check' not in frame.f_globals:\n    frame = frame.f_back\n"
         "frame.f_globals['bool'] = lambda *_: True\nreturn torch.zeros_like(x)",
@@ -144,9 +128,7 @@ CHEATS: Mapping[str, Cheat] = {
     ),
     # The report.
     "a forged report and an exit": _verdict("os._exit(0)", f"import os\n{_FORGE}"),
-    "a forged report at import": Cheat(problem="linear", code=f"import os\n{_FORGE}os._exit(0)\n"),
     "a forged report from a forward": _verdict(f"{_FORGE.strip()}\nos._exit(0)", "import os\n"),
-    "json patched": _verdict(_ZERO, 'import json\njson.dumps = lambda _: \'{"correct": true, "speedup": 9.0}\'\n'),
     "print patched": _verdict(
         _ZERO,
         "import builtins\n_print = builtins.print\n"
@@ -204,8 +186,6 @@ CHEATS: Mapping[str, Cheat] = {
     ),
     # Tolerances and identities.
     "zeros for small numbers": _verdict(_ZERO, problem="small"),
-    "a constant for small numbers": _verdict("return torch.full_like(x, 1e-4)", problem="small"),
-    "noise for small numbers": _verdict("return torch.randn_like(x) * 1e-3", problem="small"),
     "half precision": _verdict("return (a.half() @ b.half()).float()", problem="matmul"),
     "eight bits of weights": _verdict(
         "s = self.l.weight.abs().max() / 4095\nreturn F.relu(x @ ((self.l.weight / s).round() * s).t() + self.l.bias)",
@@ -247,10 +227,6 @@ CHEATS: Mapping[str, Cheat] = {
             "return torch.mean(x**2.5).bfloat16()",
             pre=_CALLER,
         ),
-    ),
-    "phase by a caller's variable": _time(
-        "f = sys._getframe()\nwhile f is not None:\n    if 'times' in f.f_locals:\n        return x\n"
-        "    f = f.f_back\nreturn real(x)"
     ),
     "memo by address": _time(
         "if self.k != x.data_ptr():\n    self.k, self.y, self.x = x.data_ptr(), real(x), x\nreturn self.y",

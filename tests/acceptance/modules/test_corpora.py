@@ -18,7 +18,7 @@ from tests.acceptance.modules.cheats import CHEATS
 from tests.acceptance.modules.honest import HONEST
 from tests.acceptance.modules.problems import PROBLEMS, candidate
 from tests.acceptance.modules.wrong import WRONG
-from tests.support.local_modules import evaluate
+from tests.support.local_modules import evaluate, group_of
 
 #: A cheat has gained a time if the lower end of its interval is above this.
 _GAIN = 1.5
@@ -27,13 +27,7 @@ ROUNDS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1"))
 
 
 def _judged(processes: ForkedJudges, problem: str, codes: list[str], **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
-    group = {
-        "kind": "module",
-        "reference": PROBLEMS[problem],
-        "settings": {"timeout_s": 300.0, **settings},
-        "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
-    }
-    return evaluate(group, start=processes.start)
+    return evaluate(group_of(PROBLEMS[problem], *codes, timeout_s=300.0, **settings), start=processes.start)
 
 
 def _groups(table: Mapping[str, tuple[str, str]]) -> list[tuple[str, list[str]]]:

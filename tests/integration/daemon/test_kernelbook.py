@@ -72,7 +72,7 @@ def test_half_of_two_hundred_completions_are_wrong(served: Rig, tmp_path: Path) 
     failures = [json.loads(line) for line in (tmp_path / "evals.failures.jsonl").read_text().splitlines()]
     assert [row["row"]["example_id"] for row in failures] == [6, 8]
     # What was written is what the next step reads.
-    step = difficulty.Difficulty().step()
+    step = difficulty.step()
     assert sum(isinstance(step.question(row), Request) for row in made) == 97
 
 

@@ -61,14 +61,10 @@ def trl_reward(
     entry_point: str = "entry_point",
     extract: Extract = code_of,
 ) -> Callable[..., list[float | None]]:
-    """A reward function for TRL's GRPOTrainer.
+    """A reward function for TRL's GRPOTrainer. The client stays open while training goes on.
 
-    Args:
-        client: a client, open while training goes on.
-        reward: the name of a reward, e.g. `kevin@1`.
-        reference: the column of the dataset with the reference's text.
-        entry_point: the column with the name of its class; `Model` where there is no such column.
-        extract: makes code of a completion's text.
+    `reference`: the column of the dataset with the reference's text. `entry_point`: that with the name of its class;
+    `Model` where there is no such column.
     """
 
     def function(*, completions: Sequence[object], **columns: Any) -> list[float | None]:  # noqa: ANN401 - the dataset's
@@ -90,12 +86,7 @@ def verl_score(
     """A `compute_score` for verl's BatchRewardManager: `ground_truths` are the references' texts.
 
     `extra_infos` may name `entry_point`. It also takes the arguments of KernelGYM's trainer (`entry_points`).
-
-    Args:
-        client: a client, open while training goes on.
-        reward: the name of a reward.
-        extract: makes code of a solution's text.
-        fault_score: the score of a sample that has no reward, to be masked by its `fault` 1; None: that is an error.
+    `fault_score`: of a sample that has no reward, to be masked by its `fault` 1; None: that is an error.
     """
 
     def compute_score(

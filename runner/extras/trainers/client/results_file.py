@@ -135,12 +135,8 @@ def _share(values: Sequence[bool]) -> float | None:
 def write_kernelbench(folder: Path, rows: Iterable[Mapping[str, Any]], sources: Mapping[str, str]) -> Sequence[Path]:
     """Write results as KernelBench's own evaluation would: `eval_results.json` and the candidates, a folder per level.
 
-    Samples without a result of their own are left out, so KernelBench's tools would evaluate them.
-
-    Args:
-        folder: where to; with one level, its files lie there directly.
-        rows: lines of the file of results.
-        sources: the candidates' texts by key.
+    Samples without a result of their own are left out, so KernelBench's tools would evaluate them. With one level, its
+    files lie in the folder directly. `sources`: the candidates' texts by key.
     """
     levels: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:

@@ -51,10 +51,8 @@ class Unreadable:
 def read(source: Path, candidates: Path | None = None) -> Iterator[Entry | Unreadable]:
     """The entries of a source, in its order.
 
-    Args:
-        source: a file of JSON lines; a folder with a folder per problem, each with `reference.py` and candidates; or a
-            checkout of KernelBench.
-        candidates: the folder of a KernelBench run; by default the only one in `runs`.
+    A source is a file of JSON lines; a folder with a folder per problem, each with `reference.py` and candidates; or a
+    checkout of KernelBench, of which `candidates` is the folder of a run, by default the only one in `runs`.
 
     Raises:
         DataError: it is none of these.

@@ -173,9 +173,7 @@ class Keeper(Protocol):
 class Asker:
     """Asks all requests of a step that the journal does not answer.
 
-    Args:
-        check: of the step.
-        progress: called after each request, answered now or before.
+    `progress`: called after each request, answered now or before.
     """
 
     def __init__(

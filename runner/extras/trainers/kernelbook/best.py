@@ -60,12 +60,8 @@ def run(
 ) -> StepReport:
     """Write the best row of each module, by falling reward; of equal rewards the first row wins.
 
-    Args:
-        source: a JSONL file. It is read twice; only names and rewards are kept.
-        output: the JSONL file to write.
-        by_code: a module is its normalised code, not its name.
-        limit: take only so many rows.
-        dry_run: write nothing.
+    Both files are JSONL. The source is read twice; only names and rewards are kept. `by_code`: a module is its
+    normalised code, not its name.
 
     Raises:
         DataError: the file cannot be read, or a row names no module.

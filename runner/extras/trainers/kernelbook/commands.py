@@ -190,7 +190,7 @@ def filter_(
     elif not math.isfinite(threshold):
         raise ConfigError(f"--threshold is {threshold}, expected a number")
     _ask(
-        difficulty.Difficulty(threshold=threshold).step(),
+        difficulty.step(threshold),
         settings,
         source=_source(settings, input_ or difficulty.INPUT, limit),
         output=output or Path(difficulty.OUTPUT),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from runner.extras.jsonl import Row
@@ -33,24 +32,15 @@ Rate the task by what its kernel must do, not by the length of the code. Give on
 rating in a tag, one of: <difficulty>low</difficulty> <difficulty>medium</difficulty> <difficulty>high</difficulty>"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Difficulty:
-    """The step's parameters."""
+def step(threshold: float = THRESHOLD) -> Step:
+    """The step; a reward must be above the threshold, not equal to it."""
 
-    #: A reward must be above it, not equal to it.
-    threshold: float = THRESHOLD
-
-    def step(self) -> Step:
-        """The step."""
-        facts = {"threshold": self.threshold}
-        return Step(name="filter", question=self._question, check=check, result=_result, facts=facts)
-
-    def _question(self, row: Row) -> Request | str:
+    def question(row: Row) -> Request | str:
         reward = number_of(row, "reward")
         if reward is None:
             return "the reward is missing or not finite"
-        if reward <= self.threshold:
-            return f"the reward is not above {self.threshold:g}"
+        if reward <= threshold:
+            return f"the reward is not above {threshold:g}"
         answer = content_of(row, "completion")
         if answer is None:
             return "the completion has no content"
@@ -65,6 +55,8 @@ class Difficulty:
             parameters={"temperature": _TEMPERATURE, "max_tokens": _MAX_TOKENS},
         )
 
+    return Step(name="filter", question=question, check=check, result=_result, facts={"threshold": threshold})
+
 
 def level_of(text: str) -> str | None:
     """The level that an answer names, whatever its letter case. Of several tags the last counts."""
@@ -78,5 +70,4 @@ def check(text: str) -> str | None:
 
 
 def _result(row: Row, answer: Answer) -> Row:
-    text = answer.text
-    return {**row, "difficulty": level_of(text), "evaluation_raw": text}
+    return {**row, "difficulty": level_of(answer.text), "evaluation_raw": answer.text}

@@ -48,17 +48,11 @@ def run(
     ray: str | None = None,
     progress: Progress = lambda _: None,
 ) -> StepReport:
-    """Run a step. Its journal is `journal.sqlite` beside the output.
+    """Run a step on rows, which are read twice. Its journal is `journal.sqlite` beside the output, a JSONL file.
 
-    Args:
-        step: which one.
-        source: its rows. They are read twice.
-        endpoint: whom to ask.
-        output: the JSONL file to write.
-        dry_run: only count what would be asked.
-        again: ask again for rows whose answers could not be used.
-        ray: the address of a Ray cluster whose nodes ask; None: this process does.
-        progress: gets how many rows have an answer, or are left out.
+    `dry_run`: only count what would be asked. `again`: ask again for rows whose answers could not be used. `ray`: the
+    address of a cluster whose nodes ask; None: this process does. `progress` gets how many rows are answered or left
+    out.
 
     Raises:
         ServiceStopped, DataError, ConfigError: see `Asker`, `Source`, `Journal`, `spread.ask`.

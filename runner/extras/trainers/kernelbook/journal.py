@@ -54,11 +54,7 @@ class Answer:
 
 
 class Journal:
-    """The answers in a file. Not threadsafe.
-
-    Args:
-        path: the file.
-        in_memory: leave the file alone.
+    """The answers in a file. Not threadsafe. `in_memory`: leave the file alone.
 
     Raises:
         DataError: the file is no journal, or cannot be written.

@@ -156,13 +156,9 @@ def run(
     token: str | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> tuple[StepReport, Lengths]:
-    """Count all splits of a data set.
+    """Count all splits of a data set with a tokenizer at the hub or in a folder.
 
-    Args:
-        source: the data set.
-        model: a tokenizer, at the hub or in a folder.
-        token: for the hub.
-        progress: gets how many rows are counted.
+    `progress` gets how many rows are counted.
 
     Raises:
         DataError: see `Source`, `load_tokenizer`, `Lengths`.

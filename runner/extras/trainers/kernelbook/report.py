@@ -97,7 +97,7 @@ def outcomes(
         DataError: the folder cannot be written.
     """
     failures = output.with_name(f"{output.stem}.failures.jsonl")
-    with written(output) as write, written(failures) as write_failure:
+    with written(output) as write, written(failures, empty=False) as write_failure:
 
         def succeed(row: Row) -> None:
             write(row)
@@ -109,6 +109,4 @@ def outcomes(
 
         yield succeed, fail
     keep_facts(output, facts)
-    if not report.failed:
-        failures.unlink()
     report.files = [str(output), *([str(failures)] if report.failed else [])]

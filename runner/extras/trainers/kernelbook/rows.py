@@ -150,19 +150,19 @@ def content_of(row: Row, column: str) -> str | None:
 
 
 @contextmanager
-def written(target: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Write rows to a JSONL file that appears whole, or not at all.
+def written(target: Path, *, empty: bool = True) -> Iterator[Callable[[Mapping[str, Any]], object]]:
+    """Write rows to a JSONL file that appears whole, or not at all. `empty`: also without any row; else it goes then.
 
     Raises:
         DataError: the folder cannot be written.
     """
-    with replaced(target) as file:
-        yield lambda row: _write(file, row)
+    with replaced(target, empty=empty) as file:
+        yield lambda row: file.write(line_of(row))
 
 
 @contextmanager
-def replaced(target: Path) -> Iterator[TextIO]:
-    """A text file that takes its name when it is complete and on the disk.
+def replaced(target: Path, *, empty: bool = True) -> Iterator[TextIO]:
+    """A text file that takes its name when it is complete and on the disk. `empty`: as in `written`.
 
     Raises:
         DataError: the folder cannot be written, or the name is that of a folder.
@@ -180,7 +180,11 @@ def replaced(target: Path) -> Iterator[TextIO]:
             file.flush()
             os.fsync(file.fileno())
         try:
-            part.replace(target)
+            if empty or part.stat().st_size:
+                part.replace(target)
+            else:
+                part.unlink()
+                target.unlink(missing_ok=True)
         except OSError as error:
             raise DataError(f"cannot write {target}: {error.strerror}") from error
         sync_directory(target.parent)
@@ -188,10 +192,6 @@ def replaced(target: Path) -> Iterator[TextIO]:
         with suppress(OSError):
             part.unlink()
         raise
-
-
-def _write(file: TextIO, row: Mapping[str, Any]) -> None:
-    file.write(line_of(row))
 
 
 def facts_file(output: Path) -> Path:

@@ -35,15 +35,11 @@ def run(
     again: int = 0,
     progress: Callable[[int], None] = lambda _: None,
 ) -> StepReport:
-    """Evaluate all rows, then write them in the order of the input.
+    """Evaluate all rows, then write them in the order of the input. They are read twice; the queue keeps results.
 
-    Args:
-        source: rows with `completion`, and with `python_code` in the row or in its `info`. They are read twice.
-        client: of the queue.
-        device: the GPU type, for the rows.
-        output: the JSONL file to write. There is no journal: the queue keeps results.
-        again: how many times more to evaluate what ended as a fault of ours or was cancelled.
-        progress: gets how many results are there.
+    Rows have `completion`, and `python_code` in the row or in its `info`. `device`: the GPU type, for the rows.
+    `again`: how many times more to evaluate what ended as a fault of ours or was cancelled. `progress` gets how many
+    results are there.
 
     Raises:
         DataError: see `Source`.

@@ -45,19 +45,11 @@ def ask(
     check: Check,
     progress: Callable[[int], None],
 ) -> tuple[Account, Mapping[str, str]]:
-    """Ask what the journal does not answer, on all nodes. Answers go into the journal as they come.
+    """Ask what the journal does not answer, on all nodes. Answers go into the journal, on this machine, as they come.
 
-    Args:
-        address: of the cluster; `auto`: the one that this machine belongs to.
-        requests: all of the step.
-        endpoint: whom to ask; its concurrency is that of all nodes together.
-        journal: on this machine.
-        step: the step's name.
-        check: of the step.
-        progress: gets how many requests have an answer.
-
-    Returns:
-        The account, and why some requests got no answer, by their names.
+    `address`: of the cluster; `auto`: the one that this machine belongs to. The endpoint's concurrency is that of all
+    nodes together. `progress` gets how many requests have an answer. Returns the account, and why some requests got no
+    answer, by their names.
 
     Raises:
         ServiceStopped, DataError: see `Asker`.

@@ -153,13 +153,7 @@ def make(
 ) -> Mapping[str, int]:
     """Write parquet files and the card of a data set to an empty folder; how many rows each split has.
 
-    Args:
-        target: which one.
-        source: the rows.
-        dataset_rows: what `look` returns for them.
-        folder: that empty folder.
-        split: see `by_group` and `by_row`.
-        facts: for the card, beside those that the step before kept.
+    `dataset_rows`: what `look` returns for the source. `facts`: for the card, beside those that the step before kept.
     """
     lines = dataset_rows.lines
     if target.split:
@@ -192,17 +186,9 @@ def run(
 ) -> StepReport:
     """Make one data set and put it where it belongs.
 
-    Args:
-        target: which one.
-        source: the rows; None: its variable is not set.
-        to: a folder; the data set gets one of its own in it. None: the hub.
-        repository: at the hub; None: the published one's name.
-        token: for the hub.
-        split: see `by_group` and `by_row`.
-        limit: take only so many rows.
-        facts: for the card.
-        dry_run: only check the rows and count them.
-        private: make a new repository private.
+    `source`: the rows; None: its variable is not set. `to`: a folder, in which the data set gets one of its own; None:
+    the hub. `repository`: None: the published one's name. `dry_run`: only check the rows and count them. `private`:
+    make a new repository private.
 
     Raises:
         ConfigError: no path, or no token for the hub.

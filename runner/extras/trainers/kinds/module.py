@@ -280,12 +280,8 @@ def group_result(
 ) -> JobResult:
     """The result of a group. A candidate without a result of its own is left out: it is evaluated again.
 
-    Args:
-        job: the group.
-        slot: where it ran.
-        rows: what the harness reports of its candidates.
-        eval_ns: how long it took, its builds included.
-        phases_ns: where that time went, for the job's report.
+    `rows`: what the harness reports of candidates. `eval_ns`: how long it took, builds included; `phases_ns`: where
+    that time went, for the job's report.
     """
     asked = [candidate["id"] for candidate in job.task["candidates"]]
     items: dict[int, Json] = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.judging.forked_judges import ForkedJudges
-from tests.acceptance.strangers.modules import judged, pair
+from tests.acceptance.strangers.modules import copy_of, judged, pair
 
 _COUNTED = "self.n = getattr(self, 'n', 0) + 1\nreturn x * (2 if self.n > {calls} else 1)"
 
@@ -15,8 +15,7 @@ _COUNTED = "self.n = getattr(self, 'n', 0) + 1\nreturn x * (2 if self.n > {calls
 def test_parameters_that_come_from_the_first_inputs(processes: ForkedJudges) -> None:
     """No copy is a wrong answer: no other module can be compared with it."""
     reference = (Path(__file__).parent / "reference.txt").read_text()
-    copy = reference.partition("def get_inputs")[0].replace("class Model(", "class ModelNew(")
-    rows = judged(processes, reference, copy, copy, copy)
+    rows = judged(processes, reference, *[copy_of(reference)] * 3)
     assert [row["verdict"] for row in rows] == ["invalid"] * 3, rows
     assert "depends on earlier calls" in rows[0]["message"]
 

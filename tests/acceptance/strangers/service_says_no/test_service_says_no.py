@@ -6,11 +6,8 @@ import copy
 import json
 import re
 import sqlite3
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +15,11 @@ import pytest
 
 from runner.cli import main
 from runner.extras.trainers.kernelbook.completion import Completion, Failure, decide
+from tests.fakes.chat import JSON, Reply, completion, endpoint
 
 HERE = Path(__file__).parent
 _TEXT = "It copies. <difficulty>low</difficulty>"
-_JSON = (("content-type", "application/json"),)
-GOOD: dict[str, Any] = {
-    "id": "x",
-    "object": "chat.completion",
-    "created": 0,
-    "model": "m",
-    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": _TEXT}}],
-    "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
-}
+GOOD = completion(_TEXT)
 _MISSING = object()
 BROKEN: tuple[Any, ...] = (_MISSING, None, [], {}, "", 0, True, 1e300, [None], [[]], [7], {"a": None})
 #: Without these there is no completion.
@@ -48,17 +38,6 @@ OTHERS = (
     ("choices", 0, "message", "tool_calls"),
     ("choices", 0, "message", "reasoning_content"),
 )
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What the server sends."""
-
-    body: bytes
-    status: int = 200
-    headers: tuple[tuple[str, str], ...] = _JSON
-    #: More bytes are announced than are sent.
-    missing_bytes: int = 0
 
 
 def changed(path: tuple[str | int, ...], value: object) -> Reply:
@@ -108,7 +87,7 @@ def no_completions() -> Iterator[Reply]:
         b": waiting\n\ndata: " + whole + b"\n\ndata: [DONE]\n\n", headers=(("content-type", "text/event-stream"),)
     )
     yield Reply(whole, missing_bytes=50)
-    yield Reply(whole, headers=(*_JSON, ("content-encoding", "gzip")))
+    yield Reply(whole, headers=(*JSON, ("content-encoding", "gzip")))
     yield Reply(b" " * (33 << 20) + whole)
     yield Reply(b"", status=204)
     for status in (302, 400, 404, 405, 410, 413, 429, 500, 503):
@@ -175,47 +154,25 @@ def stops() -> Iterator[Reply]:
 
 @dataclass
 class Service:
-    """A server of replies: a question names its row, and each row has a reply."""
+    """An endpoint: a question names its row, and each row has a reply."""
 
-    url: str
+    url: str = ""
     #: None: every row gets the good one.
     replies: Mapping[int, Reply] | None = None
     asked: list[int] = field(default_factory=list)
 
+    def answer(self, question: str) -> Reply:
+        """The reply of the question's row."""
+        row = int(re.findall(r"task (\d+)", question)[0])
+        self.asked.append(row)
+        return Reply(json.dumps(GOOD).encode()) if self.replies is None else self.replies[row]
+
 
 @pytest.fixture(name="service")
 def _service() -> Iterator[Service]:
-    """A server on a free port."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            row = int(re.findall(rb"task (\d+)", body)[0])
-            service.asked.append(row)
-            reply = Reply(json.dumps(GOOD).encode()) if service.replies is None else service.replies[row]
-            self.send_response_only(reply.status)
-            for name, value in reply.headers:
-                self.send_header(name, value)
-            self.send_header("content-length", str(len(reply.body) + reply.missing_bytes))
-            self.send_header("connection", "close")
-            self.end_headers()
-            # A client need not read to the end.
-            with suppress(OSError):
-                self.wfile.write(reply.body)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    class Server(ThreadingHTTPServer):
-        request_queue_size = 1024
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        service = Service(url=f"http://127.0.0.1:{server.server_port}/v1")
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    service = Service()
+    with endpoint(service.answer) as service.url:
         yield service
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(autouse=True)

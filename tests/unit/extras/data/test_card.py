@@ -30,11 +30,3 @@ def test_the_header_has_a_licence_that_a_hub_takes(licence: str | None, lines: l
     """Of its own list, or `other` and the name."""
     header = rendered(licence=licence).split("---\n")[1].splitlines()
     assert [line for line in header if line.startswith("license")] == lines
-
-
-def test_the_card_names_flaws_and_how_to_cite() -> None:
-    """What takes no score away, what a score is worth, and the digest of what was exported."""
-    text = rendered()
-    assert "`flags` names checks that a row failed and that do not take its score away." in text
-    assert "`assurance_correctness` and `assurance_timing` say what the score is worth" in text
-    assert text.rstrip().endswith("Cite the leaderboards' organisers and `content_sha256` of `manifest.json`: `ab12`.")

@@ -39,7 +39,7 @@ def _place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with fake.hub() as hub, pytest.MonkeyPatch.context() as patch:
         patch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
         # The sample has not all files of an export; tests/integration/extras/data publishes a real one.
-        patch.setattr(publishing, "verify", lambda _folder, _progress: [])
+        patch.setattr(publishing, "verify", lambda *_: [])
         patch.setattr(publishing, "hub", lambda: HfApi(endpoint=hub.endpoint, token=fake.TOKEN))
         yield place
 

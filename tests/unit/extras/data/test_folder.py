@@ -7,35 +7,16 @@ from pathlib import Path
 import pytest
 
 from runner.base.errors import DataError
-from runner.extras.data import folder, manifest
+from runner.extras.data import folder
 from runner.extras.data.folder import carry_over, files_of, replace, staging
 from runner.extras.data.people import Exclusions, read_exclusions, read_key
 
 
-def test_folders_change_places_in_one_step(tmp_path: Path) -> None:
-    """The old content is then where the new one was, and goes with it."""
-    target = tmp_path / "out"
-    target.mkdir()
-    (target / "old").write_text("old")
-    with staging(target) as new:
-        (new / "new").write_text("new")
-        replace(target, new)
-        assert files_of(new) == ["old"]
-    assert files_of(target) == ["new"]
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-def test_an_error_leaves_the_target_alone(tmp_path: Path) -> None:
-    """And nothing beside it."""
-    with pytest.raises(IsADirectoryError), staging(tmp_path / "out") as new:
-        new.read_bytes()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_a_killed_process_left_goes(tmp_path: Path) -> None:
-    """Files and folders."""
-    with staging(tmp_path / "out") as new:
-        left = new
+    """Files and folders; an error leaves nothing either."""
+    with pytest.raises(IsADirectoryError), staging(tmp_path / "out") as left:
+        left.read_bytes()
+    assert list(tmp_path.iterdir()) == []
     (left / "code").mkdir(parents=True)
     (left / "code" / "part").write_text("x")
     with staging(tmp_path / "out") as new:
@@ -88,11 +69,3 @@ def test_a_short_key_is_refused(tmp_path: Path) -> None:
         DataError, match=r"cannot read the key .*none: .*; make one with `openssl rand -hex 32 > .*none`$"
     ):
         read_key(tmp_path / "none")
-
-
-def test_a_folder_without_a_manifest_is_no_export(tmp_path: Path) -> None:
-    """It is said what makes one."""
-    with pytest.raises(
-        DataError, match=r"is no export: it has no manifest\.json; make one with `kernel-runner data export"
-    ):
-        manifest.read(tmp_path)

@@ -64,12 +64,6 @@ def values(line: Any, axis: str) -> list[float]:  # noqa: ANN401 a line of matpl
     return [float(value) for value in (line.get_xdata() if axis == "x" else line.get_ydata())]
 
 
-# -- every plot ------------------------------------------------------------------------------------------------------
-
-
-# -- what each shows -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_speed_of_light_is_a_line_with_its_time(busy: plots.Board, kind: str) -> None:
     """In every plot of times, where the export knows it."""
@@ -113,9 +107,6 @@ def test_the_speed_of_light_is_unknown_where_rows_disagree() -> None:
     mine = plots.board_of(pd.DataFrame(rows), "vectoradd", "B200")
     for kind in KINDS:
         assert "speed of light" not in texts(plots.draw(kind, mine))
-
-
-# -- text of strangers -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -175,9 +166,6 @@ def test_a_report_is_one_file_that_loads_and_runs_nothing(hostile: pd.DataFrame)
     assert "http" not in re.sub(r"base64,[\w+/=]+", "", document).replace("http-equiv", "")
     for source in page.sources:
         ET.fromstring(base64.b64decode(source.partition(",")[2]))  # noqa: S314 our own picture
-
-
-# -- the command -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(name="folder", scope="module")

@@ -12,7 +12,9 @@ from huggingface_hub import HfApi
 
 from runner.base.errors import ConfigError, DataError, InfrastructureError
 from runner.cli import main
+from runner.extras.data import Progress, manifest
 from runner.extras.data import publish as publishing
+from runner.extras.data.verify import wrong_files
 from tests.fakes import hub as fake
 from tests.unit.extras.data import samples
 from tests.unit.extras.data.samples import row
@@ -25,8 +27,13 @@ FLAT = "nvidia_nvfp4_submissions.parquet"
 
 
 @pytest.fixture(autouse=True)
-def _plain_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stand-in takes large files over HTTP, not by the library's own protocol."""
+def _samples_and_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of samples, which lack tables, the files are compared; the stand-in takes large files over HTTP."""
+
+    def files(folder: Path, progress: Progress) -> list[str]:
+        return list(wrong_files(folder, manifest.paths(manifest.read(folder)), progress))
+
+    monkeypatch.setattr(publishing, "verify", files)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
 
 
@@ -63,69 +70,63 @@ def content(folder: Path) -> dict[str, bytes]:
 # -- what is refused -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("licence", [None, "", "  "])
-def test_an_export_without_a_licence_is_refused(tmp_path: Path, licence: str | None) -> None:
-    """No reader could use it."""
-    with pytest.raises(DataError, match="has no licence"):
-        publishing.checked(export(tmp_path / "export", licence=licence))
+def refuse(folder: Path, said: str) -> str:
+    """Check a folder that may not be published; the error."""
+    with pytest.raises(DataError, match=said) as caught:
+        publishing.checked(folder)
+    return str(caught.value)
 
 
 def test_a_changed_missing_or_linked_file_is_refused_by_name(tmp_path: Path) -> None:
-    """Every file is compared with the manifest, and all that differ are named."""
+    """Every file is compared with the manifest, and all that differ are named; one below a linked folder, too."""
     folder = export(tmp_path / "export")
     flat = folder / FLAT
     changed = bytearray(flat.read_bytes())
     changed[100] ^= 1
     flat.write_bytes(changed)
     (folder / "README.md").unlink()
-    (folder / "submissions.parquet").rename(tmp_path / "elsewhere")
-    (folder / "submissions.parquet").symlink_to(tmp_path / "elsewhere")
-    with (folder / "queries.sql").open("a", encoding="utf-8") as stream:
-        stream.write("\n")
-    with pytest.raises(DataError) as caught:
-        publishing.checked(folder)
-    text = str(caught.value)
-    assert f"{FLAT} is not the file that was exported" in text
+    for name in ("submissions.parquet", "scripts"):
+        (folder / name).rename(tmp_path / name)
+        (folder / name).symlink_to(tmp_path / name)
+    text = refuse(folder, f"{FLAT} is not the file that was exported")
     assert "README.md is missing" in text
     assert "submissions.parquet is a link" in text
-    assert "queries.sql is not the file that was exported" in text
-
-
-def test_a_file_below_a_linked_folder_is_refused(tmp_path: Path) -> None:
-    """Its content is the same now, and need not be later."""
-    folder = export(tmp_path / "export")
-    (folder / "scripts").rename(tmp_path / "elsewhere")
-    (folder / "scripts").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(DataError, match=r"query_submissions.py is a link"):
-        publishing.checked(folder)
+    assert "query_submissions.py is a link" in text
 
 
 @pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "a/../../b", "a//b", "manifest.json", ""])
 def test_a_manifest_that_leads_out_of_the_folder_is_refused(tmp_path: Path, path: str) -> None:
     """A folder may come from anyone."""
     files = [{"path": path, "bytes": 1, "sha256": "0" * 64}]
-    with pytest.raises(DataError, match="no path below the folder"):
-        publishing.checked(export(tmp_path / "export", files=files))
+    refuse(export(tmp_path / "export", files=files), "no path below the folder")
 
 
 @pytest.mark.parametrize(
-    "files", [{}, None, [], [{"path": "README.md"}], [{"path": "README.md", "bytes": 5, "sha256": "x"}]]
+    ("change", "said"),
+    [
+        ({"licence": None}, "has no licence"),
+        ({"licence": "  "}, "has no licence"),
+        ({"files": None}, "no manifest of format"),
+        ({"files": {}}, "no manifest of format"),
+        ({"files": []}, "no manifest of format"),
+        ({"files": [{"path": "README.md"}]}, "no manifest of format"),
+        ({"files": [{"path": "README.md", "bytes": 5, "sha256": "x"}]}, "is not the file"),
+    ],
 )
-def test_what_cannot_be_checked_is_refused(tmp_path: Path, files: object) -> None:
-    """A manifest without files, sizes or hashes."""
-    with pytest.raises(DataError, match=r"no manifest of format|is not the file"):
-        publishing.checked(export(tmp_path / "export", files=files))
+def test_what_cannot_be_checked_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    """A manifest without licence, files, sizes or hashes."""
+    refuse(export(tmp_path / "export", **change), said)
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]"])
 def test_a_folder_without_a_manifest_is_refused(tmp_path: Path, text: str | None) -> None:
-    """Absent, no JSON, or another document."""
+    """Absent, no JSON, or another document; it is said what makes one."""
     folder = export(tmp_path / "export")
     (folder / "manifest.json").unlink()
     if text is not None:
         (folder / "manifest.json").write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match=r"manifest\.json|no manifest"):
-        publishing.checked(folder)
+    absent = r"is no export: it has no manifest\.json; make one with `kernel-runner data export"
+    refuse(folder, absent if text is None else r"manifest\.json")
 
 
 def test_a_file_that_changes_after_the_check_is_not_published(tmp_path: Path, hub: fake.Hub, api: HfApi) -> None:
@@ -193,9 +194,14 @@ def test_an_interrupted_publication_goes_on_where_it_was(tmp_path: Path, hub: fa
     assert hub.repositories[NAME].files == content(folder)
 
 
-def test_a_large_file_that_does_not_arrive_is_no_traceback(tmp_path: Path, hub: fake.Hub, api: HfApi) -> None:
-    """The storage refuses it."""
-    hub.fault = lambda method, _: 403 if method == "PUT" else None
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_transfer_that_breaks_is_no_traceback(
+    tmp_path: Path, hub: fake.Hub, api: HfApi, monkeypatch: pytest.MonkeyPatch, *, plain: bool
+) -> None:
+    """The storage refuses the file; or the library's own protocol fails, which the stand-in does not speak."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", plain)
+    if plain:
+        hub.fault = lambda method, _: 403 if method == "PUT" else None
     with pytest.raises(InfrastructureError, match="Run it again"):
         send(export(tmp_path / "export"), api)
     assert hub.repositories[NAME].files == {}
@@ -232,16 +238,6 @@ def test_a_card_that_the_hub_refuses_is_no_traceback(tmp_path: Path, hub: fake.H
         DataError,
         match=r"the card, so tester/kernels got no file: .*README\.md\. - \"license\" must be one of \['mit'\]$",
     ):
-        send(export(tmp_path / "export"), api)
-    assert hub.repositories[NAME].files == {}
-
-
-def test_a_transfer_that_breaks_is_no_traceback(
-    tmp_path: Path, hub: fake.Hub, api: HfApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The library's own protocol, which the stand-in does not speak."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", False)
-    with pytest.raises(InfrastructureError, match="Run it again"):
         send(export(tmp_path / "export"), api)
     assert hub.repositories[NAME].files == {}
 

@@ -34,21 +34,6 @@ from tests.unit.extras.data.samples import START, row
 #: The lines of KernelBot's published instructions that are Python, in their blocks.
 DOCUMENT = (
     """\
-import pandas as pd
-import psycopg2
-
-DATABASE_URL = "..." # from heroku config:get
-conn = psycopg2.connect(DATABASE_URL)
-
-# Read query from queries.sql and modify problem IDs as needed
-with open('queries.sql') as f:
-    # Find and use the export query section
-    pass
-
-df = pd.read_sql(query, conn)
-df.to_parquet('new_problem_submissions.parquet', index=False)
-""",
-    """\
 from analyze_submissions import load_submissions, leaderboard_summary
 
 df = load_submissions('new_problem_submissions.parquet')
@@ -78,30 +63,18 @@ from analyze_submissions import (
 )
 """,
 )
-#: What stands for the database: rows as psycopg2 returns them.
-DATABASE = """\
-import sys, types
+#: What pandas makes of rows of the database, as the instructions have it.
+PANDAS = """\
 from datetime import datetime, timezone
-sys.path.insert(0, "")
-NAMES = {names!r}
-class Cursor:
-    description = [(name, None, None, None, None, None, None) for name in NAMES]
-    def execute(self, *_): return self
-    def fetchall(self): return ROWS
-    def close(self): pass
-class Connection:
-    def cursor(self): return Cursor()
-    def rollback(self): pass
-    def commit(self): pass
+
+import pandas as pd
+
 when = datetime(2030, 3, 1, tzinfo=timezone.utc)
-ROWS = [
+rows = [
     (1, 595, "p", "7", "ada", 1, "a.py", when, "succeeded", 1e-5, True, "leaderboard", "B200", "code"),
     (2, 595, "p", "7", "ada", 2, "a.py", when, "failed", None, None, None, None, "code"),
 ]
-psycopg2 = types.ModuleType("psycopg2")
-psycopg2.connect = lambda _: Connection()
-sys.modules["psycopg2"] = psycopg2
-query = "the export query"
+pd.DataFrame(rows, columns={names!r}).to_parquet("new_problem_submissions.parquet", index=False)
 """
 
 
@@ -139,16 +112,10 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return samples.write_export(tmp_path_factory.mktemp("export"), ROWS)
 
 
-# -- the published lines ---------------------------------------------------------------------------------------------
-
-
 def test_the_published_lines_run_in_an_exported_folder(tmp_path: Path) -> None:
-    """Every Python line of the instructions, in one process, after another database took the place of the real one.
-
-    They write a file that has the name of a flat one; the commands tell them apart, too.
-    """
+    """In one process; also on a file that pandas has made, which has a flat one's name: commands tell them apart."""
     folder = samples.write_export(tmp_path / "export", ROWS, name="kernels")
-    program = "\n".join([DATABASE.replace("{names!r}", repr(FLAT.names)), *DOCUMENT])
+    program = "\n".join([PANDAS.replace("{names!r}", repr(FLAT.names)), *DOCUMENT])
     done = python(folder, "-c", program)
     assert done.returncode == 0, done.stderr
     assert "problem_name" in done.stdout
@@ -158,17 +125,12 @@ def test_the_published_lines_run_in_an_exported_folder(tmp_path: Path) -> None:
     assert locate(folder) == folder / "kernels_submissions.parquet"
 
 
-def test_the_default_file_lies_in_the_exported_folder(exported: Path) -> None:
-    """The helpers find it from the folder of the scripts, too."""
-    done = python(exported / "scripts/nvfp4", "-c", "import analyze_submissions as a; print(len(a.load_submissions()))")
-    assert (done.stdout, done.stderr) == ("5\n", "")
-
-
-def test_the_default_file_of_an_export_with_another_name_is_its_flat_file(tmp_path: Path) -> None:
-    """The manifest says which; a folder without a manifest has the published name."""
+def test_the_default_file_is_the_flat_file_of_the_exported_folder(tmp_path: Path) -> None:
+    """The manifest says which, also from the folder of the scripts; without a manifest it has the published name."""
     folder = samples.write_export(tmp_path / "export", [row(1, score=1e-5)], name="autumn")
-    done = python(folder, "-c", "import analyze_submissions as a; print(len(a.load_submissions()))")
-    assert (done.stdout, done.stderr) == ("1\n", "")
+    for place in (folder, folder / "scripts/nvfp4"):
+        done = python(place, "-c", "import analyze_submissions as a; print(len(a.load_submissions()))")
+        assert (done.stdout, done.stderr) == ("1\n", "")
     (folder / "manifest.json").unlink()
     lost = python(folder, "-c", "import analyze_submissions as a; a.load_submissions()")
     assert f"no file {folder}/nvidia_nvfp4_submissions.parquet; " in lost.stderr
@@ -185,9 +147,6 @@ def test_the_shipped_programs_need_pandas_and_pyarrow_alone() -> None:
     foreign = re.compile(r"^\s*(from|import) (runner|sandbox|tasks)\b", re.MULTILINE)
     for path in (found for name, found in samples.shipped_files().items() if name.endswith(".py")):
         assert not foreign.search(path.read_text(encoding="utf-8"))
-
-
-# -- the two programs ------------------------------------------------------------------------------------------------
 
 
 def test_the_fastest_submission_is_printed_as_published(exported: Path) -> None:
@@ -213,18 +172,14 @@ def test_a_submission_is_printed_by_its_id(exported: Path) -> None:
 
 
 def test_a_hostile_name_reaches_no_terminal(exported: Path) -> None:
-    """Control characters of names are escapes wherever they are printed; code in a pipe stays as it is."""
+    """Control characters of names are escapes wherever they are printed, of code on a terminal alone."""
     done = python(exported, "scripts/nvfp4/query_submissions.py", "--id", "5")
     head, _, code = done.stdout.partition("=== CODE ===")
     assert "\\x1b[2J\\u202e" in head
     assert "\x1b" not in head
     assert "\x1b[2J" in code
-
-
-def test_a_terminal_gets_no_control_character_of_a_code(exported: Path) -> None:
-    """The code is printed there with escapes."""
     main, other = pty.openpty()
-    done = subprocess.run(
+    shown = subprocess.run(
         [sys.executable, "-X", "utf8", "-B", "scripts/nvfp4/query_submissions.py", "--id", "5"],
         cwd=exported,
         env={},
@@ -235,12 +190,9 @@ def test_a_terminal_gets_no_control_character_of_a_code(exported: Path) -> None:
     os.close(other)
     text = os.read(main, 10_000).decode()
     os.close(main)
-    assert done.returncode == 0
+    assert shown.returncode == 0
     assert "\\x1b[2J" in text.partition("=== CODE ===")[2]
     assert "\x1b" not in text
-
-
-# -- the helpers -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

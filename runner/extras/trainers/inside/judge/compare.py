@@ -178,24 +178,28 @@ def _compare_numbers(
         return (
             f"{place}: {unlike} of {want.numel()} elements are finite on one side alone, or another kind of not finite"
         )
-    worst = _Worst()
+    # How far beyond its tolerance an element is, what was expected there and what was found.
+    worst = (-math.inf, 0.0, 0.0)
     count = 0
-    total_error = total_size = 0.0
+    largest = total_error = total_size = 0.0
     for one, other in _finite_pairs(want, have):
         error, size = (one - other).abs(), one.abs()
         total_error, total_size = total_error + float(error.sum()), total_size + float(size.sum())
-        result.max_abs_error = max(result.max_abs_error, float(error.max()))
+        largest = max(largest, float(error.max()))
         relative = error / size.clamp(min=max(spread, 1e-30))
         result.max_rel_error = max(result.max_rel_error, float(relative.max()))
         beyond = error - (atol * _SPREADS * min(1.0, spread) + rtol * size + _FLOOR_STEPS * step)
         count += int((beyond > 0).sum())
-        worst.see(beyond, error, one, other)
+        index = int(beyond.argmax())
+        if float(beyond[index]) > worst[0]:
+            worst = float(beyond[index]), float(one[index]), float(other[index])
+    result.max_abs_error = max(result.max_abs_error, largest)
     if not count:
         means = (total_error / want.numel(), total_size / want.numel())
         return None if tolerance.rtol is not None else _drift(want.dtype, place, means, spread)
     return (
         f"{place}: {count} of {want.numel()} elements differ by more than the tolerance "
-        f"(largest error {worst.error:.3g}, there {worst.have:.6g} where {worst.want:.6g} is expected)"
+        f"(largest error {largest:.3g}, there {worst[2]:.6g} where {worst[1]:.6g} is expected)"
     )
 
 
@@ -209,23 +213,6 @@ def _drift(dtype: torch.dtype, place: str, means: tuple[float, float], spread: f
         f"{place}: elements differ by {error:.3g} on average, expected at most {allowed:.3g}: more than roundings of "
         "right sums do"
     )
-
-
-@dataclass(kw_only=True)
-class _Worst:
-    """The element that is furthest beyond its tolerance, and the largest error of all."""
-
-    beyond: float = -math.inf
-    error: float = 0.0
-    want: float = 0.0
-    have: float = 0.0
-
-    def see(self, beyond: torch.Tensor, error: torch.Tensor, want: torch.Tensor, have: torch.Tensor) -> None:
-        """Look at further elements."""
-        index = int(beyond.argmax())
-        self.error = max(self.error, float(error.max()))
-        if float(beyond[index]) > self.beyond:
-            self.beyond, self.want, self.have = float(beyond[index]), float(want[index]), float(have[index])
 
 
 def _spread(want: torch.Tensor, have: torch.Tensor) -> tuple[float, int]:

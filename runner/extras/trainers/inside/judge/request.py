@@ -23,7 +23,6 @@ class GroupRequest:
     #: As in JudgeRequest.
     device: str = "cpu"
     memory_bytes: int = 1 << 30
-    tolerance: float = 0.1
     streams_wait: bool = False
     #: Candidates that were built ahead, by id as text: what the compilers said if they refused it, else None.
     builds: Mapping[str, str | None] = field(default_factory=dict)
@@ -59,5 +58,4 @@ class GroupRequest:
             submission="",
             device=device,
             memory_bytes=self.memory_bytes,
-            tolerance=self.tolerance,
         )

@@ -71,10 +71,8 @@ def speedup_of(reference: Row, candidate: Row, *, tolerance: float) -> Speedup:
     measured side seem slower than it is. Where neither control calls nor a calibration say what the hand-over costs, on
     one side or both, the whole spans of both count: a claim that nothing bounds never does.
 
-    Args:
-        reference: calls from just before and after the candidate's.
-        candidate: its calls.
-        tolerance: a claim counts if it is bounded to within this part of it.
+    The reference's calls are from just before and after the candidate's. A claim counts if it is bounded to within
+    `tolerance`, a part of it.
     """
     if any(row.controls_ns is None and not row.is_bounded for row in (reference, candidate)):
         reference, candidate = replace(reference, controls_ns=()), replace(candidate, controls_ns=())

@@ -16,7 +16,7 @@ from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.acceptance.modules.problems import PROBLEMS, candidate
 from tests.support import emulated_gpu
 from tests.support.hostile_values import VALUES
-from tests.support.local_modules import evaluate
+from tests.support.local_modules import evaluate, group_of
 
 ROUNDS = int(os.environ.get("KERNEL_RUNNER_TEST_EXAMPLES", "1"))
 _GOOD = candidate("linear")
@@ -73,13 +73,7 @@ def _pairs(number: int) -> list[tuple[str, str]]:
 
 def _judged(pairs: list[tuple[str, str]], **how: Any) -> None:  # noqa: ANN401 as evaluate takes it
     codes = [_GOOD, *(_hostile(place, name) for place, name in pairs), _GOOD]
-    group = {
-        "kind": "module",
-        "reference": PROBLEMS["linear"],
-        "settings": {"timed_calls": 5, "inputs": 2, "timeout_s": 60.0},
-        "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
-    }
-    rows = evaluate(group, **how)
+    rows = evaluate(group_of(PROBLEMS["linear"], *codes, timed_calls=5, inputs=2, timeout_s=60.0), **how)
     said = {
         pair: (row["verdict"], row["message"])
         for pair, row in zip(pairs, rows[1:-1], strict=True)

@@ -9,19 +9,12 @@ import pytest
 
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.acceptance.modules.problems import PROBLEMS, candidate, module, new
-from tests.support.local_modules import evaluate
+from tests.support.local_modules import evaluate, group_of
 
 
 def _judged(processes: ForkedJudges, reference: str, *codes: str, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting
-    group = {
-        "kind": "module",
-        "reference": PROBLEMS.get(reference, reference),
-        "settings": {"timed_calls": 0, "timeout_s": 200.0, **settings},
-        "candidates": [{"id": number * 10, "code": code} for number, code in enumerate(codes)],
-    }
-    rows = evaluate(group, start=processes.start)
-    assert [row["id"] for row in rows] == [number * 10 for number in range(len(codes))]
-    return rows
+    given = {"timed_calls": 0, "timeout_s": 200.0, **settings}
+    return evaluate(group_of(PROBLEMS.get(reference, reference), *codes, **given), start=processes.start)
 
 
 def test_times_are_told_with_an_interval(processes: ForkedJudges) -> None:
@@ -183,20 +176,3 @@ def test_a_candidate_that_ends_badly_harms_no_neighbour(processes: ForkedJudges)
     assert "SIGSEGV" in rows[3]["message"]
     assert rows[4]["verdict"] in {"rejected", "runtime_error", "wrong_answer"}, rows[4]
     assert [rows[0]["verdict"], rows[5]["verdict"]] == ["accepted"] * 2, rows
-
-
-def test_a_reference_that_dies_is_invalid(processes: ForkedJudges) -> None:
-    """It dies in the worker of its own."""
-    dies = PROBLEMS["linear"].replace("return torch.relu", "import os; os.abort(); return torch.relu")
-    (row,) = _judged(processes, dies, candidate("linear"))
-    assert (row["verdict"], row["stage"]) == ("invalid", "reference"), row
-
-
-def test_a_group_that_cannot_be_read_is_invalid(processes: ForkedJudges) -> None:
-    """Nothing is started for it."""
-    (row,) = evaluate(
-        {"kind": "module", "reference": "", "settings": {"x": 1}, "candidates": [{"id": 1, "code": ""}]},
-        start=processes.start,
-    )
-    assert row["verdict"] == "invalid"
-    assert "'x' is unknown" in row["message"]

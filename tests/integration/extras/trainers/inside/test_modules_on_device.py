@@ -18,7 +18,7 @@ from runner.extras.trainers.inside.judge.request import GroupRequest
 from tasks.harness.local import Start
 from tests.acceptance.modules.problems import PROBLEMS, candidate
 from tests.support import emulated_gpu
-from tests.support.local_modules import SuccessivePair, evaluate
+from tests.support.local_modules import SuccessivePair, evaluate, group_of
 from tests.support.waiting import PATIENCE_S
 
 _REFERENCE_NS = 400_000
@@ -47,12 +47,7 @@ _FORGES = (
 
 
 def _group(*codes: str, reference: str = _REFERENCE, **settings: Any) -> Mapping[str, Any]:  # noqa: ANN401 any setting
-    return {
-        "kind": "module",
-        "reference": reference,
-        "settings": {"timed_calls": 6, "inputs": 2, "timeout_s": PATIENCE_S, **settings},
-        "candidates": [{"id": number, "code": code} for number, code in enumerate(codes)],
-    }
+    return group_of(reference, *codes, **{"timed_calls": 6, "inputs": 2, "timeout_s": PATIENCE_S, **settings})
 
 
 def _judged(*codes: str, ahead: Start | None = None, **settings: Any) -> list[dict[str, Any]]:  # noqa: ANN401 any setting

@@ -1,29 +1,61 @@
-"""What tests of the pipeline share: rows, and commands with an endpoint's address."""
+"""What tests of the pipeline share: an endpoint, rows, and commands with the endpoint's address."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.fakes.chat import JSON, Reply, completion
 from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[5]
 
 
-@dataclass(frozen=True)
-class Service:
-    """An endpoint and its log."""
+_BEHAVIOUR = re.compile(r"BEHAVE:([\w,]+)")
 
-    url: str
+
+@dataclass
+class Service:
+    """An endpoint that behaves as questions say, and logs every request: the hash of its messages, and its behaviour.
+
+    A question that holds `BEHAVE:a,b,c` gets a, then b, then c, and c for ever: `ok`, a status such as `429`, `cut`,
+    `null`, `malformed`, `upper`. Other questions get `ok`.
+    """
+
     log: Path
+    url: str = ""
+    _asked: Counter[str] = field(default_factory=Counter)
+    _most: int = sys.maxsize
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def answer(self, question: str) -> Reply:
+        """What a request gets, when it may be answered."""
+        name = hashlib.sha256(question.encode()).hexdigest()[:16]
+        found = _BEHAVIOUR.search(question)
+        behaviours = ["ok"] if found is None else found[1].split(",")
+        with self._changed:
+            behaviour = behaviours[min(self._asked[name], len(behaviours) - 1)]
+            self._asked[name] += 1
+            with self.log.open("a", encoding="utf-8") as log:
+                log.write(f"{name} {behaviour}\n")
+            number = self.names().total()
+            self._changed.wait_for(lambda: number <= self._most)
+        if behaviour.isdecimal():
+            error = {"error": {"message": f"told to say {behaviour}"}}
+            return Reply(json.dumps(error).encode(), int(behaviour), (*JSON, ("retry-after", "0")))
+        if behaviour == "cut":
+            return Reply(b"{", missing_bytes=5000)
+        return Reply(json.dumps(completion(_text(question, name, behaviour))).encode())
 
     def asked(self) -> Counter[str]:
         """Requests by what became of them."""
@@ -31,15 +63,26 @@ class Service:
 
     def answer_at_most(self, requests: int | None) -> None:
         """Let requests beyond so many lines of the log wait, so that no command ends before; None: answer all."""
-        most = self.log.with_name(f"{self.log.name}.most")
-        # Renamed, so that the endpoint never reads a half of it.
-        written = most.with_name(f"{most.name}.new")
-        written.write_text(str(sys.maxsize if requests is None else requests), encoding="utf-8")
-        written.replace(most)
+        with self._changed:
+            self._most = sys.maxsize if requests is None else requests
+            self._changed.notify_all()
 
     def names(self) -> Counter[str]:
         """Requests by their question."""
         return Counter(line.split()[0] for line in self.log.read_text().splitlines())
+
+
+def _text(question: str, name: str, behaviour: str) -> str | None:
+    """What a model says."""
+    odd = {"upper": "<Difficulty> HIGH </Difficulty>", "malformed": "I would rather not say.", "null": None}
+    if behaviour in odd:
+        return odd[behaviour]
+    if "specification" in question:
+        return f"<specification>Compute what {name} says.</specification>"
+    if "BEGIN_PYTHON" in question:
+        return f"BEGIN_PYTHON\nclass NetNew:  # {name}\n    pass\nEND_PYTHON"
+    level = ("low", "medium", "high")[int(name, 16) % 3]
+    return f"Because of {name}. <difficulty>{level}</difficulty>"
 
 
 def rows(folder: Path, behaviours: Sequence[str], *, reward: float = 1.0) -> Path:

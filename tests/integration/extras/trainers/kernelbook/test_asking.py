@@ -58,13 +58,12 @@ def test_a_rerun_asks_only_what_the_service_failed(service: Service, tmp_path: P
     assert not (tmp_path / "outputs/filtered_dataset.failures.jsonl").exists()
 
 
-@pytest.mark.parametrize("status", ["401", "402"])
-def test_a_service_that_wants_no_more_ends_the_step(service: Service, tmp_path: Path, status: str) -> None:
+def test_a_service_that_wants_no_more_ends_the_step(service: Service, tmp_path: Path) -> None:
     """It ends at once with exit code 3, and what was answered before is kept."""
-    file = rows(tmp_path, ["ok"] * 20 + [status] + ["ok"] * 200)
+    file = rows(tmp_path, ["ok"] * 20 + ["402"] + ["ok"] * 200)
     done = run(service, tmp_path, "filter", "--input", str(file), BATCH_SIZE="2")
     assert done.returncode == 3
-    assert f"HTTP {status}" in done.stderr
+    assert "HTTP 402" in done.stderr
     assert "journal" in done.stderr
     assert len(kept(tmp_path / "outputs" / "journal.sqlite")) >= 19
     assert service.names().total() < 40

@@ -7,91 +7,82 @@ The step that the queue answers has the keys of its items: tests/integration/dae
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
+import re
+from collections import Counter
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 
-from tests.integration.extras.trainers.kernelbook.service import ROOT, Service, environment, modules, rows
+from tests.integration.extras.trainers.kernelbook.service import Service, environment, kept, modules, rows, run
+from tests.support import killed
 
-Runs: TypeAlias = list[dict[str, Any]]
-
-
-class Killer:
-    """`tests.integration.extras.trainers.kernelbook.killing`, a process for all tests of the module."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def played(
-        self, service: Service, folder: Path, *arguments: str, points: int = 3, **variables: str
-    ) -> tuple[dict[str, Any], Runs]:
-        """The undisturbed run, and the killed ones."""
-        place = folder / "runs"
-        place.mkdir()
-        order = {
-            "arguments": arguments,
-            "environment": environment(service, BATCH_SIZE="8", **variables),
-            "folder": str(place),
-            "log": str(service.log),
-            "points": points,
-        }
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps(order), file=self._process.stdin, flush=True)
-        whole, *killed = json.loads(self._process.stdout.readline() or "[{}]")
-        assert whole.get("status") == 0, (place / "whole" / "said.txt").read_text()
-        return whole, killed
+_IMPORTS = (
+    "import httpx2, pandas, pyarrow.parquet\nfrom runner.cli import main\n"
+    "from runner.extras.trainers.kernelbook import best, difficulty, prompts, synthesize, upload"
+)
+_PROGRAM = "import sys\nfrom runner.cli import main\nsys.exit(main(['kernelbook', *sys.argv[1:]]))"
+#: A measurement, so no two runs have the same.
+_MEASURED = re.compile(rb'"(generation_ms|total_ms)": [\d.]+')
 
 
-@pytest.fixture(scope="module")
-def killer() -> Iterator[Killer]:
-    """Started once: its imports take longer than most of these tests."""
-    call = [sys.executable, "-m", "tests.integration.extras.trainers.kernelbook.killing"]
-    with subprocess.Popen(call, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield Killer(process)
+def files(folder: Path, *, unfinished: bool = False) -> dict[str, bytes]:
+    """What is in a folder, without journals."""
+    found = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    return {
+        path.as_posix(): _MEASURED.sub(b"", (folder / path).read_bytes())
+        for path in found
+        if "journal" not in path.name and (unfinished or not any(part.startswith(".") for part in path.parts))
+    }
 
 
-def check(whole: dict[str, Any], killed: Runs) -> None:
-    """Every run was killed, the next one made the same files, and asked nothing that was answered."""
-    assert whole["files"]
-    assert len(killed) > 2
-    for run in killed:
-        assert run["killed"], run
-        assert run["status"] == 0, run
-        assert run["files"] == whole["files"], run
-        assert run["again"] == [], run
+def killed_ever_later(
+    service: Service, folder: Path, *arguments: str, every: int = 1, **variables: str
+) -> tuple[dict[str, bytes], set[int]]:
+    """The files that a run leaves in the end, as an undisturbed one; and how many answers runs had when killed.
+
+    After each kill files are whole or not there, and the next run asks nothing that was answered.
+    """
+    whole, place = folder / "whole", folder / "killed"
+    for made in (whole, place):
+        made.mkdir()
+    done = run(service, whole, *arguments, **variables)
+    assert done.returncode == 0, done.stderr
+    expected = files(whole)
+    service.log.write_text("")
+    given = environment(service, BATCH_SIZE="8", **variables)
+    before, known, answers, number = Counter[str](), set[str](), set[int](), 0
+    for number in killed.runs(_IMPORTS, _PROGRAM, *arguments, folder=place, environment=given, every=every, after=True):
+        asked = service.names()
+        assert not known & (asked - before).keys(), number
+        assert files(place).items() <= expected.items(), number
+        before, known = asked, kept(place / "outputs" / "journal.sqlite")
+        answers.add(len(known))
+    assert abs(number) > 3
+    assert files(place, unfinished=True) == expected
+    return expected, answers
 
 
 @pytest.mark.parametrize("step", ["filter", "prompts", "synthesize"])
-def test_a_step_that_asks(killer: Killer, service: Service, tmp_path: Path, step: str) -> None:
-    """What the journal had is not asked again."""
+def test_a_step_that_asks(service: Service, tmp_path: Path, step: str) -> None:
+    """What the journal had is not asked again; some were killed while answers came, not only before and after."""
     file = modules(tmp_path, 60) if step == "prompts" else rows(tmp_path, ["ok"] * 60)
     if step == "synthesize":
         file.write_text("".join(json.dumps({"prompt": f"Add {n}.", "module_name": "Net"}) + "\n" for n in range(60)))
-    whole, killed = killer.played(service, tmp_path, step, "--input", str(file))
-    check(whole, killed)
-    # Some were killed while answers came, not only before and after.
-    assert any(0 < run["kept"] < 60 for run in killed)
+    made, answers = killed_ever_later(service, tmp_path, step, "--input", str(file))
+    assert made
+    assert answers & set(range(1, 60))
 
 
-def test_best(killer: Killer, service: Service, tmp_path: Path) -> None:
+def test_best(service: Service, tmp_path: Path) -> None:
     """There is no journal: it begins anew."""
-    check(*killer.played(service, tmp_path, "best", "--input", str(rows(tmp_path, ["ok"] * 60))))
+    made, _ = killed_ever_later(service, tmp_path, "best", "--input", str(rows(tmp_path, ["ok"] * 60)))
+    assert made
 
 
-def test_upload_to_a_folder(killer: Killer, service: Service, tmp_path: Path) -> None:
+def test_upload_to_a_folder(service: Service, tmp_path: Path) -> None:
     """All three sets, and nothing beside them."""
     file = str(rows(tmp_path, ["ok"] * 60))
-    whole, killed = killer.played(
-        *(service, tmp_path, "upload", "all", "--to", "sets"),
-        FILTERED_DATASET_PATH=file,
-        UNIQUE_DATASET_PATH=file,
-        SYNTHETIC_DATASET_PATH=file,
-    )
-    check(whole, killed)
-    assert len([name for name in whole["files"] if name.endswith(".parquet")]) == 5
-    assert {name.split("/")[0] for name in whole["files"]} == {"sets"}
+    paths = {f"{name}_DATASET_PATH": file for name in ("FILTERED", "UNIQUE", "SYNTHETIC")}
+    made, _ = killed_ever_later(service, tmp_path, "upload", "all", "--to", "sets", every=4, **paths)
+    assert len([name for name in made if name.endswith(".parquet")]) == 5
+    assert {name.split("/")[0] for name in made} == {"sets"}

@@ -112,14 +112,6 @@ def test_a_speed_up_that_was_not_measured_is_not_guessed(name: str) -> None:
     assert reward(name, {"verdict": "accepted", "correct": True, "speedup": None}) is None
 
 
-@pytest.mark.parametrize("name", sorted(REWARDS))
-def test_rewards_are_pure(name: str) -> None:
-    """They change no fact, and say the same twice."""
-    facts = dict(MEASURED)
-    assert reward(name, facts) == reward(name, facts)
-    assert facts == MEASURED
-
-
 def test_an_unknown_name_is_refused() -> None:
     """With the names that there are."""
     with pytest.raises(NotFoundError, match=r"kevin@1"):

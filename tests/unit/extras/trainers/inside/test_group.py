@@ -72,7 +72,7 @@ def test_what_cannot_be_read_is_told(change: dict[str, Any], said: str) -> None:
 
 def test_a_request_comes_back_as_it_was_sent() -> None:
     """A request comes back as it was sent."""
-    sent = GroupRequest(group=_group(), memory_bytes=5, tolerance=0.2, builds={"3": None, "4": "no"})
+    sent = GroupRequest(group=_group(), memory_bytes=5, builds={"3": None, "4": "no"})
     payload = json.loads(json.dumps(sent.to_payload()))
     assert GroupRequest.from_payload(payload) == sent
     with pytest.raises(RequestError, match="version"):

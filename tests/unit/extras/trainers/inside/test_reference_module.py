@@ -116,17 +116,30 @@ def test_inputs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         prepare(reference, Settings(), memory_bytes=4096)
 
 
-def test_dropout_makes_a_module_random_in_train_mode_alone(tmp_path: Path) -> None:
-    """Dropout makes a module random in train mode alone."""
-    prepared = _prepared(_module("return self.d(x)", init="self.d = nn.Dropout(0.5)"), tmp_path)
-    assert (prepared.random, prepared.random_in_eval, prepared.mode) == (True, False, "both")
-    assert [trial.in_eval for trial in prepared.trials] == [False] * 5 + [True] * 2
-
-
-def test_noise_makes_a_module_random_in_both_modes(tmp_path: Path) -> None:
-    """Noise makes a module random in both modes."""
-    prepared = _prepared(_module("return x + torch.randn_like(x)"), tmp_path)
-    assert (prepared.random, prepared.random_in_eval) == (True, True)
+@pytest.mark.parametrize(
+    ("forward", "init", "found", "trials_in_eval"),
+    [
+        ("return self.d(x)", "self.d = nn.Dropout(0.5)", (True, False, "both", False), 2),
+        ("return x + torch.randn_like(x)", "", (True, True, "both", False), 2),
+        ("return self.d(x)", "self.d = nn.Dropout(0.5); self.eval()", (False, False, "eval", False), 0),
+        # A train mode that is not repeatable leaves eval mode alone.
+        (
+            "return self.l(x)",
+            "self.l = torch.nn.utils.spectral_norm(nn.Linear(8, 8), n_power_iterations=1)",
+            (False, False, "eval", True),
+            5,
+        ),
+        ("return self.b(x)", "self.b = nn.BatchNorm1d(8)", (False, False, "both", True), 2),
+        ("return self.b(x)", "self.b = nn.LayerNorm(8)", (False, False, "both", False), 2),
+    ],
+)
+def test_what_a_reference_is(
+    forward: str, init: str, found: tuple[bool, bool, str, bool], trials_in_eval: int, tmp_path: Path
+) -> None:
+    """Random in train mode and in eval mode; the mode of its calls; whether they move its state."""
+    prepared = _prepared(_module(forward, init=init), tmp_path)
+    assert (prepared.random, prepared.random_in_eval, prepared.mode, prepared.stateful) == found
+    assert sum(trial.in_eval for trial in prepared.trials if not trial.is_second) == trials_in_eval
 
 
 @pytest.mark.parametrize(
@@ -168,28 +181,6 @@ def test_timed_calls_have_no_distribution_that_is_handed_over_in_another_way(tmp
     prepared = _prepared(_module("return x + 1", inputs="[torch.randn(1, 8).expand(4, 8)]"), tmp_path)
     assert len(prepared.distributions) > 1
     assert prepared.timed_distributions == ("original",)
-
-
-def test_a_module_that_is_made_in_eval_mode_stays_there(tmp_path: Path) -> None:
-    """A module that is made in eval mode stays there."""
-    prepared = _prepared(_module("return self.d(x)", init="self.d = nn.Dropout(0.5); self.eval()"), tmp_path)
-    assert (prepared.random, prepared.mode) == (False, "eval")
-
-
-def test_a_train_mode_that_is_not_repeatable_leaves_eval_mode(tmp_path: Path) -> None:
-    """A train mode that is not repeatable leaves eval mode."""
-    text = _module(
-        "return self.l(x)", init="self.l = torch.nn.utils.spectral_norm(nn.Linear(8, 8), n_power_iterations=1)"
-    )
-    prepared = _prepared(text, tmp_path)
-    assert prepared.mode == "eval"
-    assert all(trial.in_eval for trial in prepared.trials)
-
-
-def test_batch_norm_moves_its_state(tmp_path: Path) -> None:
-    """Batch norm moves its state."""
-    assert _prepared(_module("return self.b(x)", init="self.b = nn.BatchNorm1d(8)"), tmp_path).stateful
-    assert not _prepared(_module("return self.b(x)", init="self.b = nn.LayerNorm(8)"), tmp_path).stateful
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from runner.base.gpu_types.model import GpuType
-from runner.base.model import Device
+from runner.base.model import Device, GroupJob
 from runner.evaluation.build_cache import Build
 from runner.evaluation.build_plan import REFUSED
 from runner.evaluation.container_spec import CACHES
 from runner.evaluation.context import GroupContext
-from runner.evaluation.plan import Plan
+from runner.evaluation.kinds.kind import Spent
 from runner.extras.trainers.inside.judge.group import Candidate, Result
 from runner.extras.trainers.kinds.module import (
     Group,
@@ -85,15 +85,24 @@ def test_a_reference_that_ended_the_judge_is_invalid_unless_memory_was_short() -
     assert [row["verdict"] for row in rows_of(_GROUP, killed)] == ["internal_error"] * 2
 
 
-def plans_of(group: dict[str, Any]) -> list[tuple[Plan, object]]:
-    """The containers of a group of which nothing was built."""
-    job = samples.group(**group)
-    return list(Group(GroupContext(**vars(samples.PLACE), job=job, max_run_s=1000.0)).plans({}))
+def kind_of(job: GroupJob | None = None, **place: Any) -> Group:  # noqa: ANN401 fields of the context
+    """A group that is planned, nothing of which was built."""
+    return Group(GroupContext(**{**vars(samples.PLACE), **place}, job=job or samples.group(**_GROUP)))
+
+
+def test_a_group_that_cannot_be_read_is_invalid() -> None:
+    """For every candidate; no container is started."""
+    group = kind_of(samples.group(**{**_GROUP, "settings": {"x": 1}}))
+    refused = group.refused({}, Spent(elapsed_ns=1))
+    assert refused is not None
+    assert [item["verdict"] for item in refused.items] == ["invalid"] * 2
+    assert "'x' is unknown" in str(refused.items[0]["message"])
+    assert list(group.plans({})) == []
 
 
 def test_the_container_is_that_of_every_job() -> None:
     """Its request asks for workers one after the other; its time is that of candidates, reference and judge."""
-    ((plan, archive),) = plans_of(_GROUP)
+    ((plan, archive),) = kind_of(max_run_s=1000.0).plans({})
     assert archive is None
     assert isinstance(plan.request, PairRequest)
     assert plan.request.to_message()["successive"] is True
@@ -120,19 +129,18 @@ def test_a_candidate_is_built_alone(gpu: GpuType) -> None:
 
 def test_groups_of_a_batch_share_a_container() -> None:
     """Also on a device. Not where each candidate is to have its own, not after a failure, and not under gVisor."""
-    whole = Group(GroupContext(**vars(samples.PLACE), job=samples.group(**_GROUP)))
-    failed = Group(GroupContext(**vars(samples.PLACE), job=replace(samples.group(**_GROUP), failures=1)))
     device = Device(index=0, uuid="GPU-1", name="NVIDIA H100", vendor="nvidia")
-    slot = replace(samples.SLOT, devices=(device,))
-    on_device = Group(GroupContext(**{**vars(samples.PLACE), "slot": slot}, job=samples.group(**_GROUP)))
     separate = samples.group(**{**_GROUP, "settings": {"separate_containers": True}})
-    alone = Group(GroupContext(**vars(samples.PLACE), job=separate))
-    gvisor = replace(samples.CPU, runtime="runsc")
-    under_gvisor = Group(GroupContext(**{**vars(samples.PLACE), "gpu": gvisor}, job=samples.group(**_GROUP)))
-    plans = [next(group.plans({}))[0] for group in (whole, on_device, failed, alone, under_gvisor)]
-    batch = ("batch", whole.context.job.batch_id)
-    assert [plan.follows for plan in plans] == [batch, batch, None, None, None]
-    assert [plan.kept_for for plan in plans] == [plan.follows for plan in plans]
+    batch = ("batch", separate.batch_id)
+    for group, owner in (
+        (kind_of(), batch),
+        (kind_of(slot=replace(samples.SLOT, devices=(device,))), batch),
+        (kind_of(replace(samples.group(**_GROUP), failures=1)), None),
+        (kind_of(separate), None),
+        (kind_of(gpu=replace(samples.CPU, runtime="runsc")), None),
+    ):
+        plan, _ = next(group.plans({}))
+        assert (plan.follows, plan.kept_for) == (owner, owner)
 
 
 def _build(tmp_path: Path, *, size: int = 0, exit_code: int = 0, stderr: str = "") -> Build:
