@@ -1,7 +1,6 @@
 import torch
 from formats import dequantize
-from inputs import exponents, matrix, seeded, unwritten
-from scales128x4 import cute_view, swizzle
+from inputs import exponents, matrix, permuted, seeded, unwritten
 from task import input_t, output_t
 from utils import make_match_reference
 
@@ -20,11 +19,6 @@ def ref_kernel(data: input_t) -> output_t:
             # A device that multiplies float32 in TF32 is as exact here: each factor has six significant bits.
             output[:, rows, batch] = (left @ right.T).to(output.dtype)
     return output
-
-
-def permuted(scales: torch.Tensor) -> torch.Tensor:
-    # (rows, blocks, l) -> (32, 4, rows / 128, 4, blocks / 4, l)
-    return cute_view(swizzle(scales.permute(2, 0, 1)))
 
 
 def generate_input(m: int, n: int, k: int, l: int, seed: int, *, edge: int = 0) -> input_t:  # noqa: E741
