@@ -21,11 +21,11 @@ import torch
 
 from sandbox.protocol import StepResult
 from tasks.harness import local
-from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import lines_of
 from tasks.harness.worker.submission import import_submission
 from tests.gpu.bench import Machine, Task, judge, tasks, verdict_of
 from tests.gpu.recording import keep, start
+from tests.support.judge_requests import request_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
 
@@ -113,12 +113,9 @@ def custom_kernel(data):
     return module.run(x, rounds)
 '''
 KINDS = {"torch": TORCH, "triton": TRITON, "cuda": RAW}
-#: Says that less time has passed between two events. The rounds are the kernel's cycles.
-FORGES = """
+#: The rounds are the kernel's cycles.
+SLEEPS = """
 import torch
-
-honest = torch.cuda.Event.elapsed_time
-torch.cuda.Event.elapsed_time = lambda self, other: max(honest(self, other) - HIDDEN_US / 1e3, 0.002)
 
 
 def custom_kernel(data):
@@ -126,10 +123,19 @@ def custom_kernel(data):
     torch.cuda._sleep(rounds)
     return x + 1.0
 """
+#: Says that less time has passed between two events.
+FORGES = (
+    SLEEPS
+    + """
+honest = torch.cuda.Event.elapsed_time
+torch.cuda.Event.elapsed_time = lambda self, other: max(honest(self, other) - HIDDEN_US / 1e3, 0.002)
+"""
+)
 #: A thread of the host that never sleeps, as one would that reads inputs while the judge is still at work.
-BUSY_THREAD = """
+BUSY_THREAD = (
+    SLEEPS
+    + """
 import threading
-import torch
 
 
 def spin():
@@ -138,13 +144,8 @@ def spin():
 
 
 threading.Thread(target=spin, daemon=True).start()
-
-
-def custom_kernel(data):
-    x, rounds = data
-    torch.cuda._sleep(rounds)
-    return x + 1.0
 """
+)
 #: A kernel on another stream that is still running when the judge fills in the inputs.
 OCCUPIED = """
 import torch
@@ -188,14 +189,14 @@ def custom_kernel(data):
 def timed(submission: str, *, rounds: int, size: int = 4096, rejects: bool = False) -> StepResult:
     """The benchmark of a submission, of as many calls as it takes."""
     case = f"size: {size}; rounds: {rounds}; seed: 3"
-    request = JudgeRequest(
-        modes=(ModeRequest(name="benchmark", cases=(case,), timeout_s=120.0),),
-        files={"reference.py": REFERENCE},
-        worker_files=(),
-        submission_name="submission.py",
-        submission=submission,
+    request = request_of(
+        REFERENCE,
+        submission,
+        case,
+        "benchmark",
+        timeout_s=120.0,
         device="cuda",
-        build_timeout_s=300,
+        build_timeout_s=300.0,
         memory_bytes=4 << 30,
         rejects_forged_times=rejects,
     )
@@ -328,7 +329,7 @@ def test_the_hand_over_costs_the_same_for_every_size(kib: int, audited: list[str
 
 def test_a_kernel_of_milliseconds_is_not_contradicted() -> None:
     """Longer than the judge spins on a processor."""
-    step = timed(FORGES.replace("HIDDEN_US", "0"), rounds=cycles(7000))
+    step = timed(SLEEPS, rounds=cycles(7000))
     assert step.judged is not None
     assert step.judged.verdict == "accepted", step.judged.message
     assert details(step)["contradicted"] is False
@@ -387,8 +388,8 @@ def test_nothing_can_be_computed_before_there_are_inputs() -> None:
 @pytest.mark.parametrize("task", [task for task in tasks() if task.small_ranks is None], ids=lambda task: task.name)
 def test_right_solutions_are_never_contradicted(task: Task, machine: Machine) -> None:
     """The honest corpus of a device: no false alarm in any case of any right solution (run it twenty times)."""
-    for path in task.solutions("correct"):
-        steps = judge(task, path.read_text(), {"benchmark": task.small_benchmarks}, machine, ranks=None, keeps=True)
+    for path in task.right:
+        steps = judge(task, path.read_text(), {"benchmark": task.small_benchmarks}, machine, keeps=True)
         assert verdict_of(steps).verdict == "accepted", (path.name, verdict_of(steps).message)
         for step in steps:
             assert step.judged is not None
