@@ -12,11 +12,10 @@ import pytest
 
 from sandbox.protocol import StepResult
 from tasks.harness import local
-from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import lines_of
 from tests.support import emulated_gpu
-from tests.support.waiting import PATIENCE_S
+from tests.support.judge_requests import request_of
 
 pytestmark = pytest.mark.judging
 
@@ -153,14 +152,13 @@ def benchmark(
 ) -> StepResult:
     """Time one case."""
     case = f"size: {size}; kernel_ns: {kernel_ns}; seed: 3"
-    request = JudgeRequest(
-        modes=(ModeRequest(name="benchmark", cases=(case,), timeout_s=PATIENCE_S, timing=timing),),
-        files={"reference.py": REFERENCE},
-        worker_files=(),
-        submission_name="submission.py",
-        submission=submission,
+    request = request_of(
+        REFERENCE,
+        submission,
+        case,
+        "benchmark",
+        timing=timing,
         device="cuda",
-        memory_bytes=1 << 30,
         rejects_forged_times=rejects,
         streams_wait=streams_wait,
     )
