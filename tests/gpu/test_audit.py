@@ -204,8 +204,9 @@ def timed(submission: str, *, rounds: int, size: int = 4096, rejects: bool = Fal
 
 
 def details(step: StepResult) -> dict[str, Any]:
-    """What the report says of the one case; its calls go by flags."""
+    """What the report says of the one case of an accepted submission; its calls go by flags."""
     assert step.judged is not None
+    assert step.judged.verdict == "accepted", step.judged.message
     if CUDA:
         assert step.judged.details["gate"] == "open", step.judged.details["gate"]
     return dict(step.judged.details["cases"][0])
@@ -286,8 +287,6 @@ def test_honest_kernels_are_bounded_and_never_contradicted(
     kernel = loaded(KINDS[kind], tmp_path)
     rounds = rounds_for(kernel, about_us)
     step = timed(KINDS[kind], rounds=rounds)
-    assert step.judged is not None
-    assert step.judged.verdict == "accepted", step.judged.message
     case = details(step)
     data = (torch.randn(4096, device="cuda"), rounds)
     graph_ns = in_a_graph(lambda: kernel(data))
@@ -298,7 +297,7 @@ def test_honest_kernels_are_bounded_and_never_contradicted(
         f"{kind:7} {about_us:4} µs events "
         f"{case['claimed_median_ns'] / 1e3:9.2f}  noise {(case['noise_ns'] or 0) / 1e3:9.2f}  hand-over "
         f"{(case['hand_over_ns'] or 0) / 1e3:9.2f}  end to end {case['outside_median_ns'] / 1e3:9.2f}  graph "
-        f"{graph_ns / 1e3:9.2f}  do_bench {(bench_ns or 0) / 1e3:9.2f} µs  {step.judged.assurance['timing']}"
+        f"{graph_ns / 1e3:9.2f}  do_bench {(bench_ns or 0) / 1e3:9.2f} µs  {case['timing']}"
     )
     assert case["contradicted"] is False, case
     assert case["not_believed"] <= case["calls"] / 10, case
@@ -306,7 +305,7 @@ def test_honest_kernels_are_bounded_and_never_contradicted(
     # Cold caches and the first look at memory make a call longer than a replay, a gap in its launches never shorter.
     assert case["claimed_median_ns"] > 0.8 * graph_ns
     if CUDA and about_us == 200:
-        assert step.judged.assurance["timing"] == "audited", case
+        assert case["timing"] == "audited", case
 
 
 @pytest.mark.skipif(not CUDA, reason="calls are marked on CUDA alone")
@@ -314,8 +313,6 @@ def test_honest_kernels_are_bounded_and_never_contradicted(
 def test_the_hand_over_costs_the_same_for_every_size(kib: int, audited: list[str]) -> None:
     """Inputs and outputs of 4 KiB to 128 MiB: what the span holds beside the claim is known to some microseconds."""
     step = timed(TORCH, rounds=1, size=kib << 8)
-    assert step.judged is not None
-    assert step.judged.verdict == "accepted", step.judged.message
     case = details(step)
     audited.append(
         f"{kib:6} KiB in and out: claim {case['claimed_median_ns'] / 1e3:8.2f}  span "
@@ -330,11 +327,10 @@ def test_the_hand_over_costs_the_same_for_every_size(kib: int, audited: list[str
 def test_a_kernel_of_milliseconds_is_not_contradicted() -> None:
     """Longer than the judge spins on a processor."""
     step = timed(SLEEPS, rounds=cycles(7000))
-    assert step.judged is not None
-    assert step.judged.verdict == "accepted", step.judged.message
-    assert details(step)["contradicted"] is False
+    case = details(step)
+    assert case["contradicted"] is False
     if CUDA:
-        assert step.judged.assurance["timing"] == "audited"
+        assert case["timing"] == "audited"
 
 
 @pytest.mark.parametrize("rejects", [False, True], ids=["counted", "rejected"])
@@ -346,15 +342,13 @@ def test_a_forged_clock_gains_nothing(real_us: float, hidden_us: float, rejects:
     if step.judged.verdict == "rejected":
         assert rejects
         return
-    assert step.judged.verdict == "accepted", step.judged.message
+    case = details(step)
     mean_us = float(lines_of(step)["benchmark.0.mean"]) / 1e3
-    audited.append(
-        f"forged {hidden_us:4} of {real_us:4} µs: {step.judged.assurance['timing']}, ranks with {mean_us:.2f} µs"
-    )
+    audited.append(f"forged {hidden_us:4} of {real_us:4} µs: {case['timing']}, ranks with {mean_us:.2f} µs")
     if CUDA:
         assert mean_us > 0.97 * real_us
-        assert step.judged.assurance["timing"] == "measured"
-        assert details(step)["contradicted"] is True
+        assert case["timing"] == "measured"
+        assert case["contradicted"] is True
 
 
 @pytest.mark.skipif(not CUDA, reason="calls are marked on CUDA alone")
@@ -364,15 +358,13 @@ def test_calls_beside_which_the_worker_could_compute_count_as_their_whole_span(
 ) -> None:
     """Work of the worker's processor, or work that it keeps on the device, is seen. Nothing is subtracted then."""
     step = timed(submission, rounds=cycles(100))
-    assert step.judged is not None
-    assert step.judged.verdict == "accepted", step.judged.message
     case = details(step)
     audited.append(
         f"not exclusive: claim {case['claimed_median_ns'] / 1e3:.1f}  ranks with "
         f"{float(lines_of(step)['benchmark.0.mean']) / 1e3:.1f} µs, {case['not_believed']} of "
         f"{lines_of(step)['benchmark.0.runs']} calls"
     )
-    assert step.judged.assurance["timing"] == "measured"
+    assert case["timing"] == "measured"
     assert case["not_believed"] > int(lines_of(step)["benchmark.0.runs"]) / 2
     assert float(lines_of(step)["benchmark.0.mean"]) > 250_000
 
