@@ -1,6 +1,6 @@
 """Inputs of the NVFP4 tasks; a file that only the judge has (`private` in runner.yml).
 
-Random where any value will do, and otherwise such that what is easily got wrong shows: all sixteen
+Self-contained. Random where any value will do, and otherwise such that what is easily got wrong shows: all sixteen
 codes occur; scales run from the least subnormal number to 256, in opposite directions in the two factors of a product,
 so that a scale of the next block, or of a wrong row, is wrong by powers of two; and every sum is exact.
 
@@ -13,7 +13,6 @@ not allow for it. Nor does TF32: a value times its scale has six significant bit
 from __future__ import annotations
 
 import torch
-from scales128x4 import cute_view, swizzle
 
 #: Values that share a scale.
 BLOCK = 16
@@ -77,11 +76,6 @@ def matrix(
         quarters *= torch.arange(k // BLOCK, device=generator.device) == kept
     scales = torch.ldexp(quarters / 4, powers).to(torch.float8_e4m3fn)
     return raw.permute(1, 2, 0).view(torch.float4_e2m1fn_x2), scales.permute(1, 2, 0)
-
-
-def permuted(scales: torch.Tensor) -> torch.Tensor:
-    """Scales of shape (rows, blocks, l) as tensor cores read them: (32, 4, tiles of rows, 4, tiles of blocks, l)."""
-    return cute_view(swizzle(scales.permute(2, 0, 1)))
 
 
 def unwritten(rows: int, columns: int, batches: int, generator: torch.Generator) -> torch.Tensor:

@@ -48,3 +48,8 @@ def cute_view(swizzled: torch.Tensor) -> torch.Tensor:
         [r % 32, r // 32 % 4, r // 128, j % 4, j // 4, i].
     """
     return swizzled.permute(3, 4, 1, 5, 2, 0)
+
+
+def cute_order(scales: torch.Tensor) -> torch.Tensor:
+    """Scales of shape (rows, blocks, l) in the tensor cores' order, of the shape that `cute_view` has."""
+    return cute_view(swizzle(scales.permute(2, 0, 1)))

@@ -1,6 +1,7 @@
 import torch
 from formats import dequantize
-from inputs import exponents, matrix, permuted, seeded, unwritten
+from inputs import exponents, matrix, seeded, unwritten
+from scales128x4 import cute_order
 from task import input_t, output_t
 from utils import make_match_reference
 
@@ -37,7 +38,7 @@ def generate_input(
         b, sfb = matrix(columns, depth, second, generator)
         abc_tensors.append((a, b, unwritten(rows, columns, batches, generator)))
         sfasfb_tensors.append((sfa, sfb))
-    return abc_tensors, sfasfb_tensors, [tuple(map(permuted, pair)) for pair in sfasfb_tensors], sizes
+    return abc_tensors, sfasfb_tensors, [tuple(map(cute_order, pair)) for pair in sfasfb_tensors], sizes
 
 
 # Every float32 sum is exact (inputs.py), so what is left is one rounding to float16: at most one step of it, 2**-10 of
