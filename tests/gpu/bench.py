@@ -32,7 +32,6 @@ MANIFEST = Path(__file__).parent / "manifest.json"
 #: The reference as a submission: nobody else may see it, here it is to be timed like everybody else.
 REFERENCE = "from reference import ref_kernel as custom_kernel\n"
 _BUILD_TIMEOUT_S = 600.0
-_PROFILE_S = 240.0
 #: What a language of templates needs: a sentence, if this machine has it not.
 _PYTHON_PACKAGES = {"Triton": "triton", "CuteDSL": "cutlass"}
 
@@ -220,6 +219,7 @@ def request_for(
     machine: Machine,
     *,
     ranks: int | None = None,
+    limit_s: float | None = None,
     open_book: bool = False,
     capture: Capture | None = None,
 ) -> JudgeRequest:
@@ -231,12 +231,13 @@ def request_for(
         modes: mode -> cases.
         machine: where.
         ranks: how many ranks the cases have.
+        limit_s: of each mode, in seconds; None: the task's.
         open_book: whether it may see the reference.
         capture: what the vendor's profiler captures in profiles.
     """
     return JudgeRequest(
         modes=tuple(
-            ModeRequest(name=name, cases=tuple(cases), timeout_s=_limit_s(task.timeouts_s.get(name, _PROFILE_S)))
+            ModeRequest(name=name, cases=tuple(cases), timeout_s=limit_s or _limit_s(task.timeouts_s[name]))
             for name, cases in modes.items()
         ),
         files={name: (ROOT / path).read_text(encoding="utf-8") for name, path in task.files.items()},

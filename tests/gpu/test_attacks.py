@@ -177,7 +177,7 @@ def custom_kernel(data):
 
 def evaluate(submission: str, mode: str) -> StepResult:
     """One mode of the vector addition."""
-    return judge(task_of("vectoradd"), submission, {mode: (CASE,)}, Machine.here())[0]
+    return judge(task_of("vectoradd"), submission, {mode: (CASE,)}, Machine.here(), limit_s=120.0)[0]
 
 
 @pytest.mark.parametrize(

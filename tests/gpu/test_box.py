@@ -27,7 +27,7 @@ def test_a_right_solution_is_accepted_in_it(name: str, machine: Machine, audited
     """By the device's calls: whether they can be marked is on record."""
     task = task_of(name)
     modes = {"test": task.small_tests, "benchmark": task.small_benchmarks}
-    request = request_for(task, task.right[0].read_text(encoding="utf-8"), modes, machine)
+    request = request_for(task, task.right[0].read_text(encoding="utf-8"), modes, machine, limit_s=60.0)
     steps = local.evaluate(request, start=box.start).steps
     assert verdict_of(steps).verdict == "accepted", verdict_of(steps).message
     judged = steps[0].judged
@@ -44,7 +44,7 @@ def test_nsight_compute_captures_a_call_in_it(kernel: str | None, verdict: str, 
     task = task_of("vectoradd")
     modes = {"profile.0": task.small_benchmarks[:1]}
     code = task.right[0].read_text(encoding="utf-8")
-    request = request_for(task, code, modes, machine, capture=Capture(kernel=kernel))
+    request = request_for(task, code, modes, machine, limit_s=240.0, capture=Capture(kernel=kernel))
     report = local.evaluate(request, start=box.start)
     found = verdict_of(report.steps)
     assert found.verdict == verdict, found.message

@@ -31,7 +31,8 @@ def evaluate(task: str, submission: str, *modes: str) -> Sequence[StepResult]:
     """Run modes of a task with a submission of its folder."""
     code = (ROOT / "tasks" / "problems" / task / submission).read_text(encoding="utf-8")
     ranks = RANKS if "world_size" in CASES[task][0] else None
-    return judge(task_of(task), code, dict.fromkeys(modes, CASES[task]), Machine.here(), ranks=ranks)
+    cases = dict.fromkeys(modes, CASES[task])
+    return judge(task_of(task), code, cases, Machine.here(), ranks=ranks, limit_s=120.0)
 
 
 def verdicts(steps: Sequence[StepResult]) -> list[tuple[str, str]]:
