@@ -24,6 +24,7 @@ from sandbox.protocol import StepResult
 from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import lines_of
+from tasks.harness.shared.profilers import Capture
 from tests.gpu.recording import keep, start
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,6 +67,11 @@ class Task:
     def solutions(self, kind: str) -> Sequence[Path]:
         """The files in solutions/correct or solutions/wrong."""
         return sorted((ROOT / "tasks" / "problems" / self.name / "solutions" / kind).glob("*.py"))
+
+    @property
+    def right(self) -> Sequence[Path]:
+        """Right submissions that run wherever torch does."""
+        return [ROOT / self.templates["Python"], *self.solutions("correct")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +156,11 @@ def _manifest() -> Mapping[str, Any]:
     return found
 
 
+def task_of(name: str) -> Task:
+    """The task of a name."""
+    return next(task for task in tasks() if task.name == name)
+
+
 @cache
 def tasks() -> Sequence[Task]:
     """All tasks."""
@@ -201,17 +212,18 @@ def too_large(task: Task, machine: Machine) -> str | None:
     return None
 
 
-def judge(
+def request_for(
     task: Task,
     code: str,
     modes: Mapping[str, Sequence[str]],
     machine: Machine,
     *,
-    ranks: int | None,
+    ranks: int | None = None,
+    limit_s: float | None = None,
     open_book: bool = False,
-    keeps: bool = False,
-) -> Sequence[StepResult]:
-    """Let the built-in harness judge a submission, without a container.
+    capture: Capture | None = None,
+) -> JudgeRequest:
+    """A request for a submission.
 
     Args:
         task: whose submission it is.
@@ -219,12 +231,13 @@ def judge(
         modes: mode -> cases.
         machine: where.
         ranks: how many ranks the cases have.
+        limit_s: of each mode, in seconds; None: the task's.
         open_book: whether it may see the reference.
-        keeps: whether the timed calls are kept for the record of the test that runs now.
+        capture: what the vendor's profiler captures in profiles.
     """
-    request = JudgeRequest(
+    return JudgeRequest(
         modes=tuple(
-            ModeRequest(name=name, cases=tuple(cases), timeout_s=_limit_s(task.timeouts_s[name]))
+            ModeRequest(name=name, cases=tuple(cases), timeout_s=limit_s or _limit_s(task.timeouts_s[name]))
             for name, cases in modes.items()
         ),
         files={name: (ROOT / path).read_text(encoding="utf-8") for name, path in task.files.items()},
@@ -236,7 +249,24 @@ def judge(
         device=machine.device,
         build_timeout_s=_BUILD_TIMEOUT_S,
         memory_bytes=machine.memory_bytes,
+        capture=capture,
     )
+
+
+def judge(
+    task: Task,
+    code: str,
+    modes: Mapping[str, Sequence[str]],
+    machine: Machine,
+    *,
+    keeps: bool = False,
+    **more: Any,  # noqa: ANN401 options of `request_for`
+) -> Sequence[StepResult]:
+    """Let the built-in harness judge a submission, without a container (see `request_for`).
+
+    With `keeps`, the timed calls are kept for the record of the test that runs now.
+    """
+    request = request_for(task, code, modes, machine, **more)
     steps = local.evaluate(request, start=start if keeps else None).steps
     return keep(task.name, steps) if keeps else steps
 
@@ -276,7 +306,7 @@ def time_task(task: Task, machine: Machine, *, small: bool = False) -> tuple[Seq
     means: dict[str, Sequence[float]] = {}
     steps = judge(task, REFERENCE, {"benchmark": lines}, machine, ranks=ranks, open_book=True, keeps=True)
     verdicts["reference"], means["reference"] = verdict_of(steps), _means(steps, len(lines))
-    for path in task.solutions("correct"):
+    for path in task.right:
         modes = {"test": tests, "benchmark": lines}
         steps = judge(task, path.read_text(encoding="utf-8"), modes, machine, ranks=ranks, keeps=True)
         verdicts[path.name], means[path.name] = verdict_of(steps), _means(steps, len(lines))

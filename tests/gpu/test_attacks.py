@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
 from sandbox.protocol import StepResult
-from tasks.harness import local
-from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import lines_of
+from tests.gpu.bench import Machine, judge, task_of
 
-TASK = Path(__file__).resolve().parents[2] / "tasks" / "problems"
 CASE = "size: 1024; seed: 2"
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
@@ -85,24 +81,16 @@ def custom_kernel(data):
     return a + b
 """
 #: Nobody waits for the device any more, and it is said to be idle.
-PATCHED_SYNCHRONIZE = """
+PATCHED_SYNCHRONIZE = (
+    """
 import torch
 
 torch.cuda.synchronize = lambda *_, **__: None
 torch.cuda.Event.synchronize = lambda self: None
 torch.cuda.Event.query = lambda self: True
-side = torch.cuda.Stream()
-
-
-def custom_kernel(data):
-    a, b, *rest = data
-    output = torch.zeros_like(a)
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        torch.cuda._sleep(50_000_000)
-        torch.add(a, b, out=output)
-    return output
 """
+    + ANOTHER_STREAM
+)
 #: What the allocator gives it may hold the answer to an earlier call.
 STALE_MEMORY = """
 import torch
@@ -189,18 +177,7 @@ def custom_kernel(data):
 
 def evaluate(submission: str, mode: str) -> StepResult:
     """One mode of the vector addition."""
-    request = JudgeRequest(
-        modes=(ModeRequest(name=mode, cases=(CASE,), timeout_s=120.0),),
-        files={
-            Path(name).name: (TASK / name).read_text(encoding="utf-8")
-            for name in ("vectoradd/reference.py", "vectoradd/task.py", "utils.py")
-        },
-        worker_files=("task.py", "utils.py"),
-        submission_name="submission.py",
-        submission=submission,
-        device="cuda",
-    )
-    return local.evaluate(request).steps[0]
+    return judge(task_of("vectoradd"), submission, {mode: (CASE,)}, Machine.here(), limit_s=120.0)[0]
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,11 @@ import torch
 
 from sandbox.protocol import StepResult
 from tasks.harness import local
-from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import lines_of
 from tasks.harness.worker.submission import import_submission
 from tests.gpu.bench import Machine, Task, judge, tasks, verdict_of
 from tests.gpu.recording import keep, start
+from tests.support.judge_requests import request_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
 
@@ -113,12 +113,9 @@ def custom_kernel(data):
     return module.run(x, rounds)
 '''
 KINDS = {"torch": TORCH, "triton": TRITON, "cuda": RAW}
-#: Says that less time has passed between two events. The rounds are the kernel's cycles.
-FORGES = """
+#: The rounds are the kernel's cycles.
+SLEEPS = """
 import torch
-
-honest = torch.cuda.Event.elapsed_time
-torch.cuda.Event.elapsed_time = lambda self, other: max(honest(self, other) - HIDDEN_US / 1e3, 0.002)
 
 
 def custom_kernel(data):
@@ -126,10 +123,19 @@ def custom_kernel(data):
     torch.cuda._sleep(rounds)
     return x + 1.0
 """
+#: Says that less time has passed between two events.
+FORGES = (
+    SLEEPS
+    + """
+honest = torch.cuda.Event.elapsed_time
+torch.cuda.Event.elapsed_time = lambda self, other: max(honest(self, other) - HIDDEN_US / 1e3, 0.002)
+"""
+)
 #: A thread of the host that never sleeps, as one would that reads inputs while the judge is still at work.
-BUSY_THREAD = """
+BUSY_THREAD = (
+    SLEEPS
+    + """
 import threading
-import torch
 
 
 def spin():
@@ -138,13 +144,8 @@ def spin():
 
 
 threading.Thread(target=spin, daemon=True).start()
-
-
-def custom_kernel(data):
-    x, rounds = data
-    torch.cuda._sleep(rounds)
-    return x + 1.0
 """
+)
 #: A kernel on another stream that is still running when the judge fills in the inputs.
 OCCUPIED = """
 import torch
@@ -188,14 +189,14 @@ def custom_kernel(data):
 def timed(submission: str, *, rounds: int, size: int = 4096, rejects: bool = False) -> StepResult:
     """The benchmark of a submission, of as many calls as it takes."""
     case = f"size: {size}; rounds: {rounds}; seed: 3"
-    request = JudgeRequest(
-        modes=(ModeRequest(name="benchmark", cases=(case,), timeout_s=120.0),),
-        files={"reference.py": REFERENCE},
-        worker_files=(),
-        submission_name="submission.py",
-        submission=submission,
+    request = request_of(
+        REFERENCE,
+        submission,
+        case,
+        "benchmark",
+        timeout_s=120.0,
         device="cuda",
-        build_timeout_s=300,
+        build_timeout_s=300.0,
         memory_bytes=4 << 30,
         rejects_forged_times=rejects,
     )
@@ -203,8 +204,9 @@ def timed(submission: str, *, rounds: int, size: int = 4096, rejects: bool = Fal
 
 
 def details(step: StepResult) -> dict[str, Any]:
-    """What the report says of the one case; its calls go by flags."""
+    """What the report says of the one case of an accepted submission; its calls go by flags."""
     assert step.judged is not None
+    assert step.judged.verdict == "accepted", step.judged.message
     if CUDA:
         assert step.judged.details["gate"] == "open", step.judged.details["gate"]
     return dict(step.judged.details["cases"][0])
@@ -285,8 +287,6 @@ def test_honest_kernels_are_bounded_and_never_contradicted(
     kernel = loaded(KINDS[kind], tmp_path)
     rounds = rounds_for(kernel, about_us)
     step = timed(KINDS[kind], rounds=rounds)
-    assert step.judged is not None
-    assert step.judged.verdict == "accepted", step.judged.message
     case = details(step)
     data = (torch.randn(4096, device="cuda"), rounds)
     graph_ns = in_a_graph(lambda: kernel(data))
@@ -297,7 +297,7 @@ def test_honest_kernels_are_bounded_and_never_contradicted(
         f"{kind:7} {about_us:4} µs events "
         f"{case['claimed_median_ns'] / 1e3:9.2f}  noise {(case['noise_ns'] or 0) / 1e3:9.2f}  hand-over "
         f"{(case['hand_over_ns'] or 0) / 1e3:9.2f}  end to end {case['outside_median_ns'] / 1e3:9.2f}  graph "
-        f"{graph_ns / 1e3:9.2f}  do_bench {(bench_ns or 0) / 1e3:9.2f} µs  {step.judged.assurance['timing']}"
+        f"{graph_ns / 1e3:9.2f}  do_bench {(bench_ns or 0) / 1e3:9.2f} µs  {case['timing']}"
     )
     assert case["contradicted"] is False, case
     assert case["not_believed"] <= case["calls"] / 10, case
@@ -305,7 +305,7 @@ def test_honest_kernels_are_bounded_and_never_contradicted(
     # Cold caches and the first look at memory make a call longer than a replay, a gap in its launches never shorter.
     assert case["claimed_median_ns"] > 0.8 * graph_ns
     if CUDA and about_us == 200:
-        assert step.judged.assurance["timing"] == "audited", case
+        assert case["timing"] == "audited", case
 
 
 @pytest.mark.skipif(not CUDA, reason="calls are marked on CUDA alone")
@@ -313,8 +313,6 @@ def test_honest_kernels_are_bounded_and_never_contradicted(
 def test_the_hand_over_costs_the_same_for_every_size(kib: int, audited: list[str]) -> None:
     """Inputs and outputs of 4 KiB to 128 MiB: what the span holds beside the claim is known to some microseconds."""
     step = timed(TORCH, rounds=1, size=kib << 8)
-    assert step.judged is not None
-    assert step.judged.verdict == "accepted", step.judged.message
     case = details(step)
     audited.append(
         f"{kib:6} KiB in and out: claim {case['claimed_median_ns'] / 1e3:8.2f}  span "
@@ -328,12 +326,11 @@ def test_the_hand_over_costs_the_same_for_every_size(kib: int, audited: list[str
 
 def test_a_kernel_of_milliseconds_is_not_contradicted() -> None:
     """Longer than the judge spins on a processor."""
-    step = timed(FORGES.replace("HIDDEN_US", "0"), rounds=cycles(7000))
-    assert step.judged is not None
-    assert step.judged.verdict == "accepted", step.judged.message
-    assert details(step)["contradicted"] is False
+    step = timed(SLEEPS, rounds=cycles(7000))
+    case = details(step)
+    assert case["contradicted"] is False
     if CUDA:
-        assert step.judged.assurance["timing"] == "audited"
+        assert case["timing"] == "audited"
 
 
 @pytest.mark.parametrize("rejects", [False, True], ids=["counted", "rejected"])
@@ -345,15 +342,13 @@ def test_a_forged_clock_gains_nothing(real_us: float, hidden_us: float, rejects:
     if step.judged.verdict == "rejected":
         assert rejects
         return
-    assert step.judged.verdict == "accepted", step.judged.message
+    case = details(step)
     mean_us = float(lines_of(step)["benchmark.0.mean"]) / 1e3
-    audited.append(
-        f"forged {hidden_us:4} of {real_us:4} µs: {step.judged.assurance['timing']}, ranks with {mean_us:.2f} µs"
-    )
+    audited.append(f"forged {hidden_us:4} of {real_us:4} µs: {case['timing']}, ranks with {mean_us:.2f} µs")
     if CUDA:
         assert mean_us > 0.97 * real_us
-        assert step.judged.assurance["timing"] == "measured"
-        assert details(step)["contradicted"] is True
+        assert case["timing"] == "measured"
+        assert case["contradicted"] is True
 
 
 @pytest.mark.skipif(not CUDA, reason="calls are marked on CUDA alone")
@@ -363,15 +358,13 @@ def test_calls_beside_which_the_worker_could_compute_count_as_their_whole_span(
 ) -> None:
     """Work of the worker's processor, or work that it keeps on the device, is seen. Nothing is subtracted then."""
     step = timed(submission, rounds=cycles(100))
-    assert step.judged is not None
-    assert step.judged.verdict == "accepted", step.judged.message
     case = details(step)
     audited.append(
         f"not exclusive: claim {case['claimed_median_ns'] / 1e3:.1f}  ranks with "
         f"{float(lines_of(step)['benchmark.0.mean']) / 1e3:.1f} µs, {case['not_believed']} of "
         f"{lines_of(step)['benchmark.0.runs']} calls"
     )
-    assert step.judged.assurance["timing"] == "measured"
+    assert case["timing"] == "measured"
     assert case["not_believed"] > int(lines_of(step)["benchmark.0.runs"]) / 2
     assert float(lines_of(step)["benchmark.0.mean"]) > 250_000
 
@@ -387,8 +380,8 @@ def test_nothing_can_be_computed_before_there_are_inputs() -> None:
 @pytest.mark.parametrize("task", [task for task in tasks() if task.small_ranks is None], ids=lambda task: task.name)
 def test_right_solutions_are_never_contradicted(task: Task, machine: Machine) -> None:
     """The honest corpus of a device: no false alarm in any case of any right solution (run it twenty times)."""
-    for path in task.solutions("correct"):
-        steps = judge(task, path.read_text(), {"benchmark": task.small_benchmarks}, machine, ranks=None, keeps=True)
+    for path in task.right:
+        steps = judge(task, path.read_text(), {"benchmark": task.small_benchmarks}, machine, keeps=True)
         assert verdict_of(steps).verdict == "accepted", (path.name, verdict_of(steps).message)
         for step in steps:
             assert step.judged is not None

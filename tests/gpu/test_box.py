@@ -12,10 +12,9 @@ import torch
 
 from tasks.harness import local
 from tasks.harness.emulate import asked
-from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.shared.profilers import NCU_FILES, Capture
 from tests.gpu import box
-from tests.gpu.bench import ROOT, tasks, verdict_of
+from tests.gpu.bench import Machine, request_for, task_of, verdict_of
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine"),
@@ -24,23 +23,11 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("name", ["vectoradd", "amd_fp8_mm", "nvfp4_gemm"])
-def test_a_right_solution_is_accepted_in_it(name: str, audited: list[str]) -> None:
+def test_a_right_solution_is_accepted_in_it(name: str, machine: Machine, audited: list[str]) -> None:
     """By the device's calls: whether they can be marked is on record."""
-    task = next(task for task in tasks() if task.name == name)
-    path = task.solutions("correct")[0]
-    request = JudgeRequest(
-        modes=(
-            ModeRequest(name="test", cases=tuple(task.small_tests), timeout_s=60.0),
-            ModeRequest(name="benchmark", cases=tuple(task.small_benchmarks), timeout_s=60.0),
-        ),
-        files={file: (ROOT / where).read_text(encoding="utf-8") for file, where in task.files.items()},
-        worker_files=tuple(task.worker_files),
-        submission_name=task.submission_name,
-        submission=path.read_text(encoding="utf-8"),
-        seed=task.seed,
-        device="cuda",
-        memory_bytes=4 << 30,
-    )
+    task = task_of(name)
+    modes = {"test": task.small_tests, "benchmark": task.small_benchmarks}
+    request = request_for(task, task.right[0].read_text(encoding="utf-8"), modes, machine, limit_s=60.0)
     steps = local.evaluate(request, start=box.start).steps
     assert verdict_of(steps).verdict == "accepted", verdict_of(steps).message
     judged = steps[0].judged
@@ -52,19 +39,12 @@ def test_a_right_solution_is_accepted_in_it(name: str, audited: list[str]) -> No
 
 @pytest.mark.skipif(asked() or shutil.which("ncu") is None, reason="needs a device of NVIDIA's and ncu on PATH")
 @pytest.mark.parametrize(("kernel", "verdict"), [(None, "accepted"), ("regex:no_such_kernel", "runtime_error")])
-def test_nsight_compute_captures_a_call_in_it(kernel: str | None, verdict: str) -> None:
+def test_nsight_compute_captures_a_call_in_it(kernel: str | None, verdict: str, machine: Machine) -> None:
     """The driver must give counters to this user. A capture without a kernel is a failure."""
-    task = next(task for task in tasks() if task.name == "vectoradd")
-    request = JudgeRequest(
-        modes=(ModeRequest(name="profile.0", cases=(task.small_benchmarks[0],), timeout_s=240.0),),
-        files={file: (ROOT / where).read_text(encoding="utf-8") for file, where in task.files.items()},
-        worker_files=tuple(task.worker_files),
-        submission_name=task.submission_name,
-        submission=task.solutions("correct")[0].read_text(encoding="utf-8"),
-        device="cuda",
-        memory_bytes=4 << 30,
-        capture=Capture(kernel=kernel),
-    )
+    task = task_of("vectoradd")
+    modes = {"profile.0": task.small_benchmarks[:1]}
+    code = task.right[0].read_text(encoding="utf-8")
+    request = request_for(task, code, modes, machine, limit_s=240.0, capture=Capture(kernel=kernel))
     report = local.evaluate(request, start=box.start)
     found = verdict_of(report.steps)
     assert found.verdict == verdict, found.message

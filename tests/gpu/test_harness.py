@@ -5,27 +5,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 
 from sandbox.protocol import StepResult
-from tasks.harness import local
-from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import lines_of
+from tests.gpu.bench import ROOT, Machine, judge, task_of
 
-ROOT = Path(__file__).resolve().parents[2]
-TASKS = ROOT / "tasks" / "problems"
 RANKS = torch.cuda.device_count()
 EXPERTS = f"num_experts: {8 * RANKS}; experts_per_token: 4"
-FILES = {
-    "amd_gemm_rs": ("amd_gemm_rs/reference.py", "amd_gemm_rs/task.py", "utils.py"),
-    "amd_all2all": ("amd_all2all/reference.py", "amd_all2all/task.py", "utils.py"),
-    "vectoradd": ("vectoradd/reference.py", "vectoradd/task.py", "utils.py"),
-    "identity": ("identity/reference.py", "identity/task.py", "utils.py"),
-}
 CASES = {
     "vectoradd": ("size: 127; seed: 1", "size: 1024; seed: 2"),
     "identity": ("size: 1000; seed: 1",),
@@ -36,22 +27,15 @@ CASES = {
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
 
 
-def evaluate(task: str, submission: str, *modes: str, device: str = "cuda") -> tuple[StepResult, ...]:
+def evaluate(task: str, submission: str, *modes: str) -> Sequence[StepResult]:
     """Run modes of a task with a submission of its folder."""
-    request = JudgeRequest(
-        modes=tuple(ModeRequest(name=mode, cases=CASES[task], timeout_s=120.0) for mode in modes),
-        files={Path(name).name: (TASKS / name).read_text(encoding="utf-8") for name in FILES[task]},
-        worker_files=("task.py", "utils.py"),
-        submission_name="submission.py",
-        submission=(TASKS / task / submission).read_text(encoding="utf-8"),
-        ranks=RANKS if "world_size" in CASES[task][0] else None,
-        device=device,
-        memory_bytes=4 << 30,
-    )
-    return local.evaluate(request).steps
+    code = (ROOT / "tasks" / "problems" / task / submission).read_text(encoding="utf-8")
+    ranks = RANKS if "world_size" in CASES[task][0] else None
+    cases = dict.fromkeys(modes, CASES[task])
+    return judge(task_of(task), code, cases, Machine.here(), ranks=ranks, limit_s=120.0)
 
 
-def verdicts(steps: tuple[StepResult, ...]) -> list[tuple[str, str]]:
+def verdicts(steps: Sequence[StepResult]) -> list[tuple[str, str]]:
     """Name and verdict of each step."""
     return [(step.name, step.judged.verdict if step.judged is not None else "none") for step in steps]
 
@@ -80,10 +64,10 @@ def test_wrong_submissions_are_not(task: str, submission: str) -> None:
 @pytest.mark.parametrize(
     ("task", "submission", "verdict"),
     [
-        ("amd_gemm_rs", "solutions/correct/collective.py", "accepted"),
+        ("amd_gemm_rs", "templates/torch_collective.py", "accepted"),
         ("amd_gemm_rs", "solutions/correct/overlapped.py", "accepted"),
         ("amd_gemm_rs", "solutions/wrong/fp8_parts.py", "wrong_answer"),
-        ("amd_all2all", "solutions/correct/collectives.py", "accepted"),
+        ("amd_all2all", "templates/torch_collectives.py", "accepted"),
         ("amd_all2all", "solutions/wrong/next_weight.py", "wrong_answer"),
     ],
 )

@@ -11,7 +11,7 @@ import time
 import pytest
 import torch
 
-from tests.gpu.bench import Machine, Task, Timed, judge, tasks, time_task, too_large, verdict_of
+from tests.gpu.bench import Machine, Task, Timed, judge, task_of, tasks, time_task, too_large, verdict_of
 from tests.gpu.recording import measured
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
@@ -41,13 +41,13 @@ def test_the_official_shapes_are_right_and_timed(task: Task, machine: Machine, t
 
 def test_what_a_ranked_evaluation_takes_beside_its_timed_calls(machine: Machine, audited: list[str]) -> None:
     """Of nvfp4_gemm, from the start of judge and worker to the verdict. A figure: no time makes this test fail."""
-    task = next(task for task in tasks() if task.name == "nvfp4_gemm")
+    task = task_of("nvfp4_gemm")
     tests, lines = (task.small_tests, task.small_benchmarks) if SMALL else (task.tests, task.benchmarks)
     if not SMALL and too_large(task, machine) is not None:
         pytest.skip(str(too_large(task, machine)))
-    code = task.solutions("correct")[0].read_text(encoding="utf-8")
+    code = task.right[0].read_text(encoding="utf-8")
     began = time.monotonic()
-    steps = judge(task, code, {"test": tests, "leaderboard": lines}, machine, ranks=None, keeps=True)
+    steps = judge(task, code, {"test": tests, "leaderboard": lines}, machine, keeps=True)
     whole_s = time.monotonic() - began
     assert verdict_of(steps).verdict == "accepted", verdict_of(steps).message
     cases = [case for step in steps if step.judged is not None for case in step.judged.details.get("cases", ())]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from typing import Any
 
 import pytest
 import torch
 
 from tasks.harness import local
 from tasks.harness.emulate import asked
-from tasks.harness.judge.request import Compiled, JudgeRequest, ModeRequest
+from tasks.harness.judge.request import Compiled
 from tasks.harness.local import LocalReport
 from tests.gpu.bench import ROOT, verdict_of
+from tests.support.judge_requests import request_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
 on_hardware = pytest.mark.skipif(asked(), reason="the device is emulated")
@@ -102,28 +104,10 @@ extern "C" const char *custom_kernel(const kr_value *values, int32_t count) {
 """
 
 
-def evaluated(
-    reference: str,
-    submission: str,
-    *modes: str,
-    size: int = 1000,
-    memory_bytes: int = 1 << 30,
-    name: str = "submission.py",
-    compiled: Compiled | None = None,
-) -> LocalReport:
+def evaluated(reference: str, submission: str, *modes: str, size: int = 1000, **fields: Any) -> LocalReport:  # noqa: ANN401 any field
     """What the judge says to a submission."""
     case = f"size: {size}; seed: 4"
-    request = JudgeRequest(
-        modes=tuple(ModeRequest(name=mode, cases=(case,), timeout_s=120.0) for mode in modes),
-        files={"reference.py": reference},
-        worker_files=(),
-        submission_name=name,
-        submission=submission,
-        device="cuda",
-        memory_bytes=memory_bytes,
-        compiled=compiled,
-    )
-    return local.evaluate(request)
+    return local.evaluate(request_of(reference, submission, case, *modes, timeout_s=120.0, device="cuda", **fields))
 
 
 def test_inputs_of_host_and_device_go_together() -> None:
@@ -161,6 +145,6 @@ def test_a_submission_in_cuda_is_compiled_and_judged(step: str, expected: str) -
     argv = ("nvcc", "-arch=native", "-O3", "--std=c++20", "-shared", "-Xcompiler=-fPIC", f"-DSTEP={step}")
     include = f"-I{ROOT / 'tasks' / 'harness' / 'include'}"
     compiled = Compiled(program="eval.out", argv=(*argv, include, "submission.cu", "-o", "eval.out"))
-    report = evaluated(IN_PLACE, CU, "test", "benchmark", name="submission.cu", compiled=compiled)
+    report = evaluated(IN_PLACE, CU, "test", "benchmark", submission_name="submission.cu", compiled=compiled)
     found = verdict_of(report.steps)
     assert found.verdict == expected, found

@@ -208,11 +208,7 @@ class Audit:
     @property
     def contradicted(self) -> bool:
         """Whether the claims as a whole are lower than the judge's clock allows."""
-        return self.contradicted_by(1.0)
-
-    def contradicted_by(self, times: float) -> bool:
-        """The same, by more than so many times the noise."""
-        return self.noise_ns is not None and self.excess_ns is not None and self.excess_ns > times * self.noise_ns
+        return self.noise_ns is not None and self.excess_ns is not None and self.excess_ns > self.noise_ns
 
     @property
     def interval(self) -> tuple[float, float] | None:

@@ -16,8 +16,6 @@ import torch
 
 TILE_ROWS = 128
 TILE_BLOCKS = 4
-#: How a tile lies in memory: row modulo 32, then row / 32, then block.
-_TILE = (32, 4, TILE_BLOCKS)
 
 
 def swizzle(scales: torch.Tensor) -> torch.Tensor:
@@ -39,33 +37,6 @@ def swizzle(scales: torch.Tensor) -> torch.Tensor:
     return tiles.movedim(-2, -4).transpose(-3, -2).contiguous().view(scales.dtype)
 
 
-def unswizzle(swizzled: torch.Tensor, *, rows: int, blocks: int) -> torch.Tensor:
-    """The inverse of `swizzle`.
-
-    Args:
-        swizzled: of shape (..., tiles of rows, tiles of blocks, 32, 4, 4), or flat: then of one matrix.
-        rows: of the matrix, without padding.
-        blocks: per row, without padding.
-
-    Returns:
-        Contiguous, of the same dtype and shape (..., rows, blocks).
-
-    Raises:
-        ValueError: the tiles are not those of such a matrix.
-    """
-    counts = (-(-rows // TILE_ROWS), -(-blocks // TILE_BLOCKS))
-    raw = swizzled.view(torch.uint8)
-    if raw.dim() == 1 and raw.numel() == counts[0] * counts[1] * TILE_ROWS * TILE_BLOCKS:
-        raw = raw.view(*counts, *_TILE)
-    if tuple(raw.shape[-5:]) != (*counts, *_TILE):
-        raise ValueError(
-            f"found a shape of {tuple(swizzled.shape)}, expected (..., {', '.join(map(str, (*counts, *_TILE)))}) "
-            f"for {rows} rows of {blocks} scales"
-        )
-    tiles = raw.transpose(-3, -2).movedim(-4, -2)
-    return tiles.flatten(-5, -3).flatten(-2)[..., :rows, :blocks].contiguous().view(swizzled.dtype)
-
-
 def cute_view(swizzled: torch.Tensor) -> torch.Tensor:
     """The same memory with the dimensions in the order of CuTe's layout, as the public NVFP4 problems hand it over.
 
@@ -77,3 +48,8 @@ def cute_view(swizzled: torch.Tensor) -> torch.Tensor:
         [r % 32, r // 32 % 4, r // 128, j % 4, j // 4, i].
     """
     return swizzled.permute(3, 4, 1, 5, 2, 0)
+
+
+def cute_order(scales: torch.Tensor) -> torch.Tensor:
+    """Scales of shape (rows, blocks, l) in the tensor cores' order, of the shape that `cute_view` has."""
+    return cute_view(swizzle(scales.permute(2, 0, 1)))

@@ -3,7 +3,7 @@ import math
 import torch
 from formats import dequantize
 from inputs import exponents, matrix, seeded, unwritten
-from scales128x4 import cute_view, swizzle
+from scales128x4 import cute_order
 from task import input_t, output_t
 from utils import make_match_reference
 
@@ -25,11 +25,6 @@ def ref_kernel(data: input_t) -> output_t:
     return output
 
 
-def permuted(scales: torch.Tensor) -> torch.Tensor:
-    # (rows, blocks, l) -> (32, 4, rows / 128, 4, blocks / 4, l)
-    return cute_view(swizzle(scales.permute(2, 0, 1)))
-
-
 def generate_input(m: int, n: int, k: int, l: int, seed: int, *, edge: int = 0) -> input_t:  # noqa: E741
     generator = seeded(seed)
     # The sums have a standard deviation of 12 sqrt(k) times the powers of two that the scales of a block add up to:
@@ -39,7 +34,7 @@ def generate_input(m: int, n: int, k: int, l: int, seed: int, *, edge: int = 0) 
     b1, sfb1 = matrix(n, k, second, generator)
     b2, sfb2 = matrix(n, k, second, generator)
     plain = (sfa, sfb1, sfb2)
-    return a, b1, b2, *plain, *map(permuted, plain), unwritten(m, n, l, generator)
+    return a, b1, b2, *plain, *map(cute_order, plain), unwritten(m, n, l, generator)
 
 
 # Both float32 sums are exact (inputs.py); silu and the product err by a few units of float32. What is left is one

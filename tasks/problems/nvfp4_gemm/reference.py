@@ -1,7 +1,7 @@
 import torch
 from formats import dequantize
 from inputs import exponents, matrix, seeded, unwritten
-from scales128x4 import cute_view, swizzle
+from scales128x4 import cute_order
 from task import input_t, output_t
 from utils import make_match_reference
 
@@ -22,17 +22,12 @@ def ref_kernel(data: input_t) -> output_t:
     return output
 
 
-def permuted(scales: torch.Tensor) -> torch.Tensor:
-    # (rows, blocks, l) -> (32, 4, rows / 128, 4, blocks / 4, l)
-    return cute_view(swizzle(scales.permute(2, 0, 1)))
-
-
 def generate_input(m: int, n: int, k: int, l: int, seed: int, *, edge: int = 0) -> input_t:  # noqa: E741
     generator = seeded(seed)
     first, second = exponents(k, l, generator)
     a, sfa = matrix(m, k, first, generator, edge=edge)
     b, sfb = matrix(n, k, second, generator)
-    return a, b, sfa, sfb, permuted(sfa), permuted(sfb), unwritten(m, n, l, generator)
+    return a, b, sfa, sfb, cute_order(sfa), cute_order(sfb), unwritten(m, n, l, generator)
 
 
 # Every float32 sum is exact (inputs.py), so what is left is one rounding to float16: at most one step of it, 2**-10 of

@@ -1,7 +1,7 @@
 import torch
 from formats import dequantize
 from inputs import exponents, matrix, seeded, unwritten
-from scales128x4 import cute_view, swizzle
+from scales128x4 import cute_order
 from task import input_t, output_t
 from utils import make_match_reference
 
@@ -24,11 +24,6 @@ def ref_kernel(data: input_t) -> output_t:
     return outputs
 
 
-def reordered(scales: torch.Tensor) -> torch.Tensor:
-    # (rows, blocks, l) -> (32, 4, ceil(rows / 128), 4, blocks / 4, l)
-    return cute_view(swizzle(scales.permute(2, 0, 1)))
-
-
 def generate_input(
     m: tuple[int, ...], n: tuple[int, ...], k: tuple[int, ...], g: int, seed: int, *, edge: int = 0
 ) -> input_t:
@@ -43,7 +38,7 @@ def generate_input(
         b, sfb = matrix(columns, depth, second, generator)
         abc_tensors.append((a, b, unwritten(rows, columns, batches, generator)))
         sfasfb_tensors.append((sfa, sfb))
-    return abc_tensors, sfasfb_tensors, [tuple(map(reordered, pair)) for pair in sfasfb_tensors], sizes
+    return abc_tensors, sfasfb_tensors, [tuple(map(cute_order, pair)) for pair in sfasfb_tensors], sizes
 
 
 # Every float32 sum is exact (inputs.py), so what is left is one rounding to float16: at most one step of it, 2**-10 of

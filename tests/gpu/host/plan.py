@@ -409,11 +409,6 @@ STEPS: Final[Sequence[Step]] = (
         shows="a crash is a runtime error",
         run=lambda host: refused(host, submissions.ABORTS, Verdict.RUNTIME_ERROR),
     ),
-    Step(
-        name="hangs",
-        shows="what never ends is ended",
-        run=lambda host: refused(host, submissions.HANGS, Verdict.TIME_LIMIT),
-    ),
     *(
         Step(
             name=f"attack {name}",

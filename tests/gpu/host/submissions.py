@@ -29,11 +29,6 @@ import os
 def custom_kernel(data):
     os.abort()
 """
-HANGS: Final = """
-def custom_kernel(data):
-    while True:
-        pass
-"""
 #: Keeps the device busy for minutes; the process cannot wait for it.
 STUCK_KERNEL: Final = """
 import torch

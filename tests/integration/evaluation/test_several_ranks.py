@@ -13,7 +13,7 @@ from tests.plugins.live import ROOT
 from tests.unit import samples
 
 FOLDER = ROOT / "tasks" / "problems" / "amd_gemm_rs"
-RIGHT = (FOLDER / "solutions" / "correct" / "collective.py").read_text()
+RIGHT = (FOLDER / "templates" / "torch_collective.py").read_text()
 #: Put before a right submission: whether the workers alone listen, besides what the ranks need for their own group.
 LISTENERS = """
 import os

@@ -12,11 +12,10 @@ import pytest
 
 from sandbox.protocol import StepResult
 from tasks.harness import local
-from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import lines_of
 from tests.support import emulated_gpu
-from tests.support.waiting import PATIENCE_S
+from tests.support.judge_requests import request_of
 
 pytestmark = pytest.mark.judging
 
@@ -153,14 +152,13 @@ def benchmark(
 ) -> StepResult:
     """Time one case."""
     case = f"size: {size}; kernel_ns: {kernel_ns}; seed: 3"
-    request = JudgeRequest(
-        modes=(ModeRequest(name="benchmark", cases=(case,), timeout_s=PATIENCE_S, timing=timing),),
-        files={"reference.py": REFERENCE},
-        worker_files=(),
-        submission_name="submission.py",
-        submission=submission,
+    request = request_of(
+        REFERENCE,
+        submission,
+        case,
+        "benchmark",
+        timing=timing,
         device="cuda",
-        memory_bytes=1 << 30,
         rejects_forged_times=rejects,
         streams_wait=streams_wait,
     )
@@ -194,9 +192,21 @@ def test_a_kernel_of_milliseconds_is_not_contradicted() -> None:
     assert (case["timing"], case["contradicted"]) == ("audited", False)
 
 
-def test_a_claim_that_leaves_time_out_gains_nothing() -> None:
-    """Half of each time: the judge's measure ranks, and is exact."""
-    step = benchmark(FORGED)
+@pytest.mark.parametrize(
+    ("submission", "without"),
+    [
+        pytest.param(FORGED, "", id="half of each time"),
+        pytest.param(SKIPS_FLUSH, "", id="without a flush that is none of its work"),
+        # The span holds all that comes before the end number. So the judge needs no worker that records the event.
+        pytest.param(LAZY, "description", id="without work that was put off"),
+    ],
+)
+def test_a_claim_that_leaves_time_out_gains_nothing(
+    submission: str, without: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The judge's measure ranks, and is exact."""
+    monkeypatch.setenv("EMULATED_GPU_WITHOUT", without)
+    step = benchmark(submission)
     case = accepted(step)
     assert (case["timing"], case["contradicted"]) == ("measured", True)
     assert float(lines_of(step)["benchmark.0.mean"]) == pytest.approx(100_000, abs=10)
@@ -240,29 +250,12 @@ def test_without_its_defence_an_attack_is_not_noticed(
     assert float(lines_of(step)["benchmark.0.mean"]) == pytest.approx(gained_ns, abs=10)
 
 
-def test_a_flush_that_a_worker_leaves_out_gains_nothing() -> None:
-    """It is none of its work: what is missing in the claim is in the span."""
-    step = benchmark(SKIPS_FLUSH)
-    case = accepted(step)
-    assert (case["timing"], case["contradicted"]) == ("measured", True)
-    assert float(lines_of(step)["benchmark.0.mean"]) == pytest.approx(100_000, abs=10)
-
-
 def test_work_that_is_put_off_until_the_output_is_read_is_in_the_claim() -> None:
     """The event after it is recorded once more, so an honest submission of this kind is audited."""
     step = benchmark(LAZY)
     case = accepted(step)
     assert (case["timing"], case["contradicted"]) == ("audited", False)
     assert case["claimed_median_ns"] == pytest.approx(100_000, abs=10)
-    assert float(lines_of(step)["benchmark.0.mean"]) == pytest.approx(100_000, abs=10)
-
-
-def test_a_claim_without_work_that_was_put_off_is_contradicted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The span holds all that comes before the end number. So the judge needs no worker that records the event."""
-    monkeypatch.setenv("EMULATED_GPU_WITHOUT", "description")
-    step = benchmark(LAZY)
-    case = accepted(step)
-    assert (case["timing"], case["contradicted"]) == ("measured", True)
     assert float(lines_of(step)["benchmark.0.mean"]) == pytest.approx(100_000, abs=10)
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from sandbox.protocol import StepResult
-from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import evaluate
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.benchmarks._judging import cases_of
+from tests.support.judge_requests import request_of
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "harness" / "adversaries"
 #: Inputs that travel by copy, and by descriptor; what the work takes over them, in ns.
@@ -71,19 +71,15 @@ ADVERSARIES = {
 def _step(processes: ForkedJudges, adversary: Adversary, nbytes: int, *, without: tuple[str, ...] = ()) -> StepResult:
     """The benchmark step over inputs of so many bytes."""
     files = {name: (FOLDER / name).read_text(encoding="utf-8") for name in ("reference.py", "rows.py")}
-    request = JudgeRequest(
-        modes=(
-            ModeRequest(
-                name="benchmark",
-                cases=(f"work_ns: {WORK_NS[nbytes]}; size: {nbytes // 4}; seed: 1",),
-                timeout_s=600.0,
-                timing=TIMING,
-            ),
-        ),
+    request = request_of(
+        files["reference.py"],
+        (FOLDER / f"{adversary.file}.py").read_text(encoding="utf-8").replace(*adversary.change),
+        f"work_ns: {WORK_NS[nbytes]}; size: {nbytes // 4}; seed: 1",
+        "benchmark",
+        timeout_s=600.0,
+        timing=TIMING,
         files=files,
         worker_files=("rows.py",),
-        submission_name="submission.py",
-        submission=(FOLDER / f"{adversary.file}.py").read_text(encoding="utf-8").replace(*adversary.change),
     )
     (step,) = evaluate(request, start=partial(processes.start, without=without)).steps
     return step

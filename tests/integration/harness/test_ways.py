@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import lines_of
 from tests.acceptance.judging.forked_judges import ForkedJudges
-from tests.support.waiting import PATIENCE_S
+from tests.support.judge_requests import request_of
 
 REFERENCE = """
 import torch
@@ -26,6 +25,7 @@ def check_implementation(data, output):
     good = torch.equal(output, data + 1)
     return good, "" if good else "another output"
 """
+CASE = "size: 64; seed: 3"
 WORK_NS = 150_000
 #: Works for so long, claims little, and ends its calls by message from some call on. Threads that come and go
 #: spoil the control calls before that.
@@ -84,13 +84,7 @@ def test_calls_that_change_their_way_have_all_of_their_work(
             "FROM, SPOILS, CLAIM_NS = 0, False, 0", f"FROM, SPOILS, CLAIM_NS = {first}, {spoils}, {claim_ns}"
         )
         timing = Timing(min_runs=100, max_runs=100)
-        request = JudgeRequest(
-            modes=(ModeRequest(name="leaderboard", cases=("size: 64; seed: 3",), timeout_s=PATIENCE_S, timing=timing),),
-            files={"reference.py": REFERENCE},
-            worker_files=(),
-            submission_name="submission.py",
-            submission=submission,
-        )
+        request = request_of(REFERENCE, submission, CASE, "leaderboard", timing=timing)
         (step,) = processes.evaluate(request).steps
         assert step.judged is not None
         if step.judged.verdict == "rejected":
@@ -142,13 +136,8 @@ def custom_kernel(data):
 def test_what_a_worker_makes_the_judge_do_ends_no_case(processes: ForkedJudges, burden: str) -> None:
     """The calls of a case are as many as without it."""
     timing = Timing(min_runs=30, max_runs=30, max_wall_s=0.6)
-    request = JudgeRequest(
-        modes=(ModeRequest(name="leaderboard", cases=("size: 64; seed: 3",), timeout_s=PATIENCE_S, timing=timing),),
-        files={"reference.py": REFERENCE},
-        worker_files=(),
-        submission_name="submission.py",
-        submission=BURDENED.replace("BURDEN", BURDENS[burden]),
-    )
+    submission = BURDENED.replace("BURDEN", BURDENS[burden])
+    request = request_of(REFERENCE, submission, CASE, "leaderboard", timing=timing)
     (step,) = processes.evaluate(request).steps
     assert step.judged is not None
     assert step.judged.verdict == "accepted", step.judged

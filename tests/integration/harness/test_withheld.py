@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from sandbox.protocol import StepResult
-from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.judge.stopping import Timing
 from tasks.harness.local import evaluate, lines_of
 from tasks.harness.shared.call_flags import WORKER_WORDS
 from tasks.harness.shared.values import DTYPES
 from tests.acceptance.judging.forked_judges import ForkedJudges
+from tests.support.judge_requests import request_of
 from tests.support.waiting import PATIENCE_S
 
 from .conftest import FIXTURES
@@ -124,13 +124,13 @@ def _evaluated(
         assert old in submission
         submission = submission.replace(old, new)
     submission += f"\n\ndef compute(x):\n    return {output}\n\n\n{more}"
-    timing = Timing(min_runs=4, max_runs=4)
-    request = JudgeRequest(
-        modes=(ModeRequest(name="benchmark", cases=("size: 64; seed: 3",), timeout_s=timeout_s, timing=timing),),
-        files={"reference.py": REFERENCE.replace("{output}", output)},
-        worker_files=(),
-        submission_name="submission.py",
-        submission=submission,
+    request = request_of(
+        REFERENCE.replace("{output}", output),
+        submission,
+        "size: 64; seed: 3",
+        "benchmark",
+        timeout_s=timeout_s,
+        timing=Timing(min_runs=4, max_runs=4),
     )
 
     def start(role: str, **settings: Any) -> Any:  # noqa: ANN401 see local.Start
@@ -207,16 +207,20 @@ def _limit_s(held: Collection[str]) -> float:
     return _GIVES_UP_S if silent else PATIENCE_S
 
 
-@pytest.mark.parametrize("held", SUBSETS, ids=_name)
-def test_no_channel_that_is_held_back_hides_time(processes: ForkedJudges, held: frozenset[str]) -> None:
-    """Every set of channels that comes after the work, the bytes among them."""
-    _assert_no_gain(_evaluated(processes, "x + 1", held, timeout_s=_limit_s(held)))
+@pytest.mark.parametrize(
+    ("held", "table"),
+    [*((held, None) for held in SUBSETS), *((held, COUNTS) for held in TABLES)],
+    ids=lambda value: _name(value) if isinstance(value, frozenset) else "table" if value else "",
+)
+def test_no_channel_that_is_held_back_hides_time(
+    processes: ForkedJudges, held: frozenset[str], table: str | None
+) -> None:
+    """Every set of channels that comes after the work: the bytes among them, or the addresses.
 
-
-@pytest.mark.parametrize("held", TABLES, ids=_name)
-def test_no_place_is_chosen_after_the_end(processes: ForkedJudges, held: frozenset[str]) -> None:
-    """All outputs that can occur lie there before the work. Their addresses come after it, with any other word."""
-    _assert_no_gain(_evaluated(processes, COUNT, held, table=COUNTS, timeout_s=_limit_s(held)))
+    Where these choose one of all outputs that can occur, which lie there before the work.
+    """
+    output = "x + 1" if table is None else COUNT
+    _assert_no_gain(_evaluated(processes, output, held, table=table, timeout_s=_limit_s(held)))
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,12 @@ def _load(client: WorkerClient, source: str, name: str = "kernel.py") -> None:
     client.load({name: source}, name, deadline_ns=_late())
 
 
+def _load_meddler(client: WorkerClient, source: str, returns: str = "data[1]") -> None:
+    """Load a submission that changes the worker's own code, `module` and its class `worker`, by this source."""
+    head = "import sys, time\nimport torch\nmodule = sys.modules['tasks.harness.worker.main']\nworker = module.Worker\n"
+    _load(client, f"{head}{source}\ndef custom_kernel(data):\n    return {returns}\n")
+
+
 def _call(client: WorkerClient, payload: torch.Tensor) -> Called:
     """One call that returns what it is given."""
     size = payload.numel()
@@ -243,21 +249,17 @@ def test_a_dry_run_comes_before_every_call_and_gives_nothing_away(
     """At its end the worker has mapped zeros, and what will be the inputs are zeros, too."""
     # However long a busy machine keeps the worker from its part.
     monkeypatch.setattr(module, "ASK_SPIN_NS", _PATIENCE_NS)
-    source = (
-        "import sys\n"
-        "import torch\n"
-        "import gc\n"
-        "module = sys.modules['tasks.harness.worker.main']\n"
-        "(worker,) = (each for each in gc.get_objects() if type(each) is module.Worker)\n"
-        "ends, seen = module.CallFlags.end_dry_run, []\n"
-        "def end_dry_run(flags, call):\n"
-        "    arena, data = worker._dry_arena, worker._inputs.value[1]\n"
-        "    seen.append([len(seen), int(arena.bytes_at(0, arena.size).any()), int(data.any())])\n"
-        "    ends(flags, call)\n"
-        "module.CallFlags.end_dry_run = end_dry_run\n"
-        "def custom_kernel(data):\n    return torch.tensor(seen[-1] if seen else [9, 9, 9]), data[1].sum()\n"
-    )
-    _load(client, source)
+    source = """
+import gc
+(mine,) = (each for each in gc.get_objects() if type(each) is worker)
+ends, seen = module.CallFlags.end_dry_run, []
+def end_dry_run(flags, call):
+    arena, data = mine._dry_arena, mine._inputs.value[1]
+    seen.append([len(seen), int(arena.bytes_at(0, arena.size).any()), int(data.any())])
+    ends(flags, call)
+module.CallFlags.end_dry_run = end_dry_run
+"""
+    _load_meddler(client, source, returns="torch.tensor(seen[-1] if seen else [9, 9, 9]), data[1].sum()")
     outputs = [_call(client, torch.ones(size, dtype=torch.uint8)).output.value() for _ in range(4)]
     for number, output in enumerate(outputs[1:]):
         assert_equal(output, (torch.tensor([number, 0, 0]), torch.tensor(size)))
@@ -267,14 +269,8 @@ def test_a_dry_run_comes_before_every_call_and_gives_nothing_away(
 def test_a_dry_run_is_not_in_the_span(client: WorkerClient, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """However long it takes: the clock starts after it, if the worker takes part."""
     monkeypatch.setattr(module, "ASK_SPIN_NS", _PATIENCE_NS)
-    source = (
-        "import sys, time\n"
-        "worker = sys.modules['tasks.harness.worker.main'].Worker\n"
-        "tries = worker._dry_run\n"
-        "worker._dry_run = lambda self, flags, call: time.sleep(0.5) or tries(self, flags, call)\n"
-        "def custom_kernel(data):\n    return data[1]\n"
-    )
-    _load(client, source)
+    source = "tries = worker._dry_run\nworker._dry_run = lambda *given: time.sleep(0.5) or tries(*given)"
+    _load_meddler(client, source)
     called = [_call(client, torch.ones(size, dtype=torch.uint8)) for _ in range(4)]
     assert min(each.outside_ns for each in called if each.by_flags) < 500_000_000
 
@@ -320,14 +316,8 @@ def test_the_judge_looks_at_the_output_of_a_dry_run(client: WorkerClient, monkey
 )
 def test_who_spoils_a_dry_run_is_called_all_the_same(client: WorkerClient, size: int, instead: str) -> None:
     """It is no part of the call: nothing that the worker says in it counts."""
-    source = (
-        "import sys\n"
-        "worker = sys.modules['tasks.harness.worker.main'].Worker\n"
-        "tries = worker._dry_run\n"
-        f"worker._dry_run = lambda self, flags, call: ({instead})\n"
-        "def custom_kernel(data):\n    return data[1]\n"
-    )
-    _load(client, source)
+    source = f"tries = worker._dry_run\nworker._dry_run = lambda self, flags, call: ({instead})"
+    _load_meddler(client, source)
     for number in range(3):
         called = _call(client, torch.full((size,), number, dtype=torch.uint8))
         assert _returned(called) == bytes([number]) * size
@@ -369,13 +359,7 @@ def test_what_keeps_the_judge_from_reading_is_the_calls_time(
 )
 def test_a_worker_that_names_memory_it_has_not_is_rejected(client: WorkerClient, addresses: str, error: str) -> None:
     """An address of nothing, one whose end is none, and more tensors than there are numbers for."""
-    source = (
-        "import sys\n"
-        "worker = sys.modules['tasks.harness.worker.main'].Worker\n"
-        f"worker._addresses_like_last = lambda self, output: {addresses}\n"
-        "def custom_kernel(data):\n    return data[1]\n"
-    )
-    _load(client, source)
+    _load_meddler(client, f"worker._addresses_like_last = lambda self, output: {addresses}")
     # The first one goes by message.
     _call(client, torch.ones(99, dtype=torch.uint8))
     with pytest.raises(Fault, match=error):
@@ -384,20 +368,17 @@ def test_a_worker_that_names_memory_it_has_not_is_rejected(client: WorkerClient,
 
 def _delivering(client: WorkerClient, afterwards: str) -> None:
     """Load a submission whose worker delivers two addresses for one tensor, and then does this."""
-    source = (
-        "import sys\n"
-        "module = sys.modules['tasks.harness.worker.main']\n"
-        "worker, calls = module.Worker, module.Worker._call_by_flags\n"
-        "def call_at(self, flags, call):\n"
-        "    if type(self._inputs.value) is not tuple:\n"
-        "        return calls(self, flags, call)\n"
-        "    flags.deliver([id(self)] * 2, claim_ns=5)\n"
-        "    flags.finish(call)\n"
-        f"    return {afterwards}\n"
-        "worker._call_by_flags = call_at\n"
-        "def custom_kernel(data):\n    return data[1]\n"
-    )
-    _load(client, source)
+    source = f"""
+calls = worker._call_by_flags
+def call_at(self, flags, call):
+    if type(self._inputs.value) is not tuple:
+        return calls(self, flags, call)
+    flags.deliver([id(self)] * 2, claim_ns=5)
+    flags.finish(call)
+    return {afterwards}
+worker._call_by_flags = call_at
+"""
+    _load_meddler(client, source)
 
 
 def test_a_worker_that_delivers_another_number_of_addresses_is_heard_by_message_alone(client: WorkerClient) -> None:
@@ -422,18 +403,14 @@ def test_a_worker_that_delivers_another_number_and_sends_nothing_is_too_late(cli
 def test_a_message_before_the_end_is_rejected(client: WorkerClient) -> None:
     """A worker has nothing to say before the flag."""
     client._spin_ns = 0
-    source = (
-        "import sys, time\n"
-        "module = sys.modules['tasks.harness.worker.main']\n"
-        "calls = module.Worker._call_by_flags\n"
-        "def call_at(self, flags, call):\n"
-        "    self._channel.send(module.encode({'op': 'armed'}))\n"
-        "    while True:\n"
-        "        time.sleep(1)\n"
-        "module.Worker._call_by_flags = call_at\n"
-        "def custom_kernel(data):\n    return data[1]\n"
-    )
-    _load(client, source)
+    source = """
+def call_at(self, flags, call):
+    self._channel.send(module.encode({'op': 'armed'}))
+    while True:
+        time.sleep(1)
+worker._call_by_flags = call_at
+"""
+    _load_meddler(client, source)
     payload = torch.ones(99, dtype=torch.uint8)
     _call(client, payload)
     with pytest.raises(Fault, match="nothing had asked for") as caught:

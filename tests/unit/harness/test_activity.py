@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -167,85 +167,68 @@ def test_processor_time_is_unknown_where_a_thread_has_ended(worker: Worker, acti
     assert activity.busy_ns(before) is None
 
 
-def _other_user(work: Callable[[], object]) -> int:
-    pid = os.fork()
-    if pid == 0:
-        os.setresuid(54321, 54321, 54321)
-        work()
-        os._exit(0)
-    return pid
+@pytest.fixture
+def others() -> Iterator[list[int]]:
+    """Two processes of another user, which sleep."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may start processes of another user")
+    read, write = os.pipe()
+    pids = []
+    for _ in range(2):
+        pid = os.fork()
+        if pid == 0:
+            os.setresuid(54321, 54321, 54321)
+            os.read(read, 1)
+            os._exit(0)
+        pids.append(pid)
+    wait_until(lambda: {_uid_of(pid) for pid in pids} == {54321}, "both have become another user")
+    yield pids
+    os.write(write, b"xx")
+    for pid in pids:
+        os.waitpid(pid, 0)
+    os.close(read)
+    os.close(write)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may start processes of another user")
-def test_processes_of_another_user_are_found_wherever_they_come_from() -> None:
+def test_processes_of_another_user_are_found_wherever_they_come_from(others: list[int]) -> None:
     """As in a container: one that is not the worker's child counts, too."""
-    read, write = os.pipe()
-    pids = [_other_user(lambda: os.read(read, 1)) for _ in range(2)]
-    try:
-        wait_until(lambda: {_uid_of(pid) for pid in pids} == {54321}, "both have become another user")
-        activity = Activity(pids[0])
-        wait_until(lambda: (look := activity.look()) is not None and look.asleep, "both sleep")
-        before = activity.look()
-        assert before is not None
-        assert set(before.ran_ns) == set(pids)
-        assert activity.idle_since(before)
-        activity.close()
-    finally:
-        os.write(write, b"xx")
-        for pid in pids:
-            os.waitpid(pid, 0)
-        os.close(read)
-        os.close(write)
+    activity = Activity(others[0])
+    before = _asleep(activity)
+    assert set(before.ran_ns) == set(others)
+    assert activity.idle_since(before)
+    activity.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may start processes of other users")
-def test_a_watcher_without_rights_sees_the_threads_of_another_user() -> None:
+def test_a_watcher_without_rights_sees_the_threads_of_another_user(others: list[int]) -> None:
     """As the judge in a container: a user of its own, no capabilities."""
-    read, write = os.pipe()
-    pid = _other_user(lambda: os.read(read, 1))
     answer, said = os.pipe()
-    try:
-        wait_until(lambda: _uid_of(pid) == 54321, "it has become another user")
-        watcher = os.fork()
-        if watcher == 0:
-            os.setgroups([])
-            os.setresgid(54322, 54322, 54322)
-            os.setresuid(54322, 54322, 54322)
-            look = Activity(pid).look()
-            os.write(said, str(look is not None and set(look.ran_ns) == {pid}).encode())
-            os._exit(0)
-        assert os.read(answer, 10) == b"True"
-        os.waitpid(watcher, 0)
-    finally:
-        os.write(write, b"x")
-        os.waitpid(pid, 0)
-        for descriptor in (read, write, answer, said):
-            os.close(descriptor)
+    watcher = os.fork()
+    if watcher == 0:
+        os.setgroups([])
+        os.setresgid(54322, 54322, 54322)
+        os.setresuid(54322, 54322, 54322)
+        look = Activity(others[0]).look()
+        os.write(said, str(look is not None and set(look.ran_ns) == set(others)).encode())
+        os._exit(0)
+    os.close(said)
+    assert os.read(answer, 10) == b"True"
+    os.waitpid(watcher, 0)
+    os.close(answer)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may start processes of another user")
-def test_processor_time_is_unknown_where_a_process_was_started_in_a_container() -> None:
+def test_processor_time_is_unknown_where_a_process_was_started_in_a_container(others: list[int]) -> None:
     """It may have run and ended between two looks; the number of the newest process says that it was there."""
-    read, write = os.pipe()
-    pid = _other_user(lambda: os.read(read, 1))
-    try:
-        wait_until(lambda: _uid_of(pid) == 54321, "it has become another user")
-        activity = Activity(pid)
-        wait_until(lambda: (look := activity.look()) is not None and look.asleep, "it sleeps")
-        # Without a process of any user in between, which on this machine may begin at any time.
-        wait_until(lambda: activity.busy_ns(activity.look()) == 0, "nothing begins between two looks")
-        before = activity.look()
-        child = os.fork()
-        if child == 0:
-            os._exit(0)
-        os.waitpid(child, 0)
-        assert activity.busy_ns(before) is None
-        activity.close()
-    finally:
-        os.write(write, b"x")
-        os.waitpid(pid, 0)
-        os.close(read)
-        os.close(write)
+    activity = Activity(others[0])
+    _asleep(activity)
+    # Without a process of any user in between, which on this machine may begin at any time.
+    wait_until(lambda: activity.busy_ns(activity.look()) == 0, "nothing begins between two looks")
+    before = activity.look()
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert activity.busy_ns(before) is None
+    activity.close()
 
 
 def test_threads_that_come_and_go_leave_no_open_files(worker: Worker, activity: Activity) -> None:

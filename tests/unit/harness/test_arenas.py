@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+from collections.abc import Callable
 
 import pytest
 
@@ -15,6 +17,7 @@ from tasks.harness.shared.arenas import (
     has_huge_pages,
     size_for_later,
 )
+from tasks.harness.shared.call_flags import CallFlags
 from tests.support.mappings import mapped_kb
 
 
@@ -66,7 +69,17 @@ def test_what_is_no_memory_file_is_not_mapped() -> None:
         os.close(write)
 
 
-def test_an_arena_for_later_cannot_be_made_smaller() -> None:
-    """A worker that truncates it would kill the judge."""
-    with Arena.create_for_later(1 << 20) as arena, pytest.raises(PermissionError):
-        os.ftruncate(arena.fd, 0)
+@pytest.mark.parametrize(
+    "create",
+    [lambda: Arena.create(10_000), lambda: Arena.create_for_later(1 << 20), CallFlags.create],
+    ids=["an arena", "an arena for later", "the flags"],
+)
+def test_shared_memory_can_be_neither_truncated_nor_unsealed(create: Callable[[], Arena | CallFlags]) -> None:
+    """A worker that made it smaller would kill the judge."""
+    made = create()
+    for size in (0, 1 << 22):
+        with pytest.raises(PermissionError):
+            os.ftruncate(made.fd, size)
+    with pytest.raises(PermissionError):
+        fcntl.fcntl(made.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+    made.close()

@@ -70,14 +70,6 @@ def test_a_dry_run_is_asked_for_and_ends() -> None:
     assert not worker.dry_run_asked(6, spin_ns=60_000_000_000)
 
 
-def test_a_page_cannot_be_made_smaller() -> None:
-    """A worker that truncates the page would kill the judge."""
-    flags = CallFlags.create()
-
-    with pytest.raises(PermissionError):
-        os.ftruncate(flags.fd, 0)
-
-
 @pytest.mark.parametrize("count", [0, 1, 3, MAX_PARTS])
 def test_a_worker_delivers_addresses_and_a_claim(count: int) -> None:
     """As many as the judge expects; none of them is lost, up to what has room."""

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar
@@ -74,11 +74,11 @@ def test_text_is_cut() -> None:
     assert described["text"].startswith("ValueError: xxx")
 
 
-def _frame_of(source: str, path: Path) -> FrameType:
-    """Where a program is when it calls `here`."""
+def _frame_of(source: str, path: Path, **names: object) -> FrameType:
+    """Where a program with these names is when it calls `here`."""
     found: list[FrameType] = []
     code = compile(source, str(path), "exec")
-    exec(code, {"here": lambda: found.append(sys._getframe(1))})  # noqa: S102 the test's own program
+    exec(code, {"here": lambda: found.append(sys._getframe(1)), **names})  # noqa: S102 the test's own program
     return found[0]
 
 
@@ -99,12 +99,9 @@ def test_who_is_inside_a_collective_waits_for_others(tmp_path: Path, monkeypatch
     code = compile("def all_reduce(here):\n    here()\n", str(inner), "exec")
     library: dict[str, object] = {}
     exec(code, library)  # noqa: S102 the test's own program
-    found: list[FrameType] = []
     source = "def custom_kernel(data):\n\n    all_reduce(here)\ncustom_kernel(None)\n"
-    names = {"here": lambda: found.append(sys._getframe(1)), "all_reduce": library["all_reduce"]}
-    exec(compile(source, str(tmp_path / "submission.py"), "exec"), names)  # noqa: S102 the test's own program
 
-    described = describe_place(found[0])
+    described = describe_place(_frame_of(source, tmp_path / "submission.py", all_reduce=library["all_reduce"]))
 
     assert described == {
         "op": "stuck",
@@ -162,16 +159,21 @@ class _Later(torch.Tensor):
             return func(*args, **(kwargs or {}))
 
 
-def test_what_is_put_off_is_claimed_by_message_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def answering() -> Iterator[Worker]:
+    """A worker to whom nobody speaks."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield Worker(Channel(ours, max_bytes=64, accept_descriptors=True, wake_fd=None), own_cores=False)
+
+
+def test_what_is_put_off_is_claimed_by_message_too(answering: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tensor that computes when it is read does so on the kernel's account, on a call by message as well."""
     monkeypatch.setattr(worker, "perf_counter_ns", lambda: _Later.now[0])
-    end, other = socket.socketpair()
-    with end, other:
-        made = Worker(Channel(end, max_bytes=64, accept_descriptors=True, wake_fd=None), own_cores=False)
-        inputs = Inputs(raw=None, value=None, addresses=range(0), storages={}, views=(), cuda=False)
-        answer = made._return_output(torch.zeros(4).as_subclass(_Later), inputs)
+    inputs = Inputs(raw=None, value=None, addresses=range(0), storages={}, views=(), cuda=False)
+    answer = answering._return_output(torch.zeros(4).as_subclass(_Later), inputs)
     assert answer["op"] == "need"
-    assert made._claim_ns == 1_000_000
+    assert answering._claim_ns == 1_000_000
 
 
 class _Seen(TorchFunctionMode):
@@ -181,16 +183,13 @@ class _Seen(TorchFunctionMode):
         raise AssertionError("the harness's own code is seen by the submission's mode")
 
 
-def test_modes_that_a_submission_enters_do_not_slow_the_hand_over() -> None:
+def test_modes_that_a_submission_enters_do_not_slow_the_hand_over(answering: Worker) -> None:
     """What comes after the claim is not the kernel's, and counts as such: `with torch.device` would make it slow."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        channel = Channel(ours, max_bytes=64, accept_descriptors=True, wake_fd=None)
-        answering, output = Worker(channel, own_cores=False), torch.ones(3)
-        answering._describe_output(output, {})
-        address = output.data_ptr()
-        with _Seen():
-            assert answering._addresses_like_last(output) == [address]
+    output = torch.ones(3)
+    answering._describe_output(output, {})
+    address = output.data_ptr()
+    with _Seen():
+        assert answering._addresses_like_last(output) == [address]
 
 
 class _Scripted:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.unit.problems.bench import Bench
-from tests.unit.problems.oracles.moe_mxfp4 import decoded
+from tests.unit.problems.oracles.mxfp4 import decoded
 
 MOE = pytest.mark.parametrize("bench", ["moe_mxfp4"], indirect=True)
 MOE_CASE = {

@@ -161,7 +161,6 @@ def test_one_wrong_element_on_one_rank_fails_there(bench: Bench, ranks: Ranks) -
 def test_right_solutions_and_the_template_pass(bench: Bench, ranks: Ranks) -> None:
     """Every file in solutions/correct, and the template, on every rank and case of the CPU type, hidden ones too."""
     sources = {path.name: path.read_text() for path in solutions(bench.folder.name, "correct")}
-    assert len(sources) > 1
     for name, source in {**sources, "the template": bench.folder.templates["Python"]}.items():
         verdicts = ranks.judge(bench, source, [*cpu_cases(bench.folder), *hidden_cases(bench.folder)])
         assert verdicts == [[(True, "")] * WORLD_SIZE] * len(verdicts), name

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.unit.problems.bench import Bench
-from tests.unit.problems.oracles.mxfp4_mm import rounded
+from tests.unit.problems.oracles.mxfp4 import rounded
 
 pytestmark = pytest.mark.parametrize("bench", ["mxfp4_mm"], indirect=True)
 CASE = {"m": 9, "n": 320, "k": 576, "seed": 7}

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.unit.problems.bench import Bench
-from tests.unit.problems.nvfp4 import wide
+from tests.unit.problems.oracles.nvfp4 import wide
 
 FP4, FP8, HALF = torch.float4_e2m1fn_x2, torch.float8_e4m3fn, torch.float16
 ONE = pytest.mark.parametrize("bench", ["nvfp4_gemv", "nvfp4_gemm", "nvfp4_dual_gemm"], indirect=True)

@@ -76,14 +76,15 @@ def test_the_reference_agrees_with_float64(bench: Bench) -> None:
         assert bench.check(data, oracle_of(bench.folder.name).answer(data)) == (True, "")
 
 
-def test_right_solutions_pass(bench: Bench) -> None:
-    """Every file in solutions/correct, on every case of the CPU type, and again with other data of the same shape."""
-    for path in solutions(bench.folder.name, "correct"):
-        kernel = bench.kernel(path.read_text())
+def test_right_solutions_and_the_template_pass(bench: Bench) -> None:
+    """Every file in solutions/correct, and the plain template, on every case, and on other data of the same shape."""
+    sources = {path.name: path.read_text() for path in solutions(bench.folder.name, "correct")}
+    for name, source in {**sources, "the template": bench.folder.templates["Python"]}.items():
+        kernel = bench.kernel(source)
         for case in (*cpu_cases(bench.folder), *hidden_cases(bench.folder)):
             for each in (case, reseeded(case)):
                 output = kernel(bench.generate(each))
-                assert bench.check(bench.generate(each), output) == (True, ""), f"{path.name} on {each}"
+                assert bench.check(bench.generate(each), output) == (True, ""), f"{name} on {each}"
 
 
 def test_wrong_solutions_fail(bench: Bench) -> None:
@@ -141,13 +142,6 @@ def test_templates_and_solutions_may_be_submitted(name: str) -> None:
         functions = [node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
         assert "custom_kernel" in functions
         assert "stream" not in text.lower()
-
-
-def test_python_templates_are_right(bench: Bench) -> None:
-    """The plain template is a working submission."""
-    kernel = bench.kernel(bench.folder.templates["Python"])
-    for case in cpu_cases(bench.folder):
-        assert bench.check(bench.generate(case), kernel(bench.generate(case))) == (True, "")
 
 
 def test_faulty_solutions_do_what_they_promise() -> None:

@@ -1,1 +1,0 @@
-../../../amd_identity/solutions/wrong/stale.py

@@ -1,1 +1,0 @@
-../../templates/torch_dequantize.py
