@@ -1,7 +1,7 @@
 """Plays cases on slots of the real evaluator, with an honest job after each, and looks at what is left of them.
 
 Several slots side by side, a container at a time on each. What a container has left is asked of the host: processes,
-cgroups, mounts and files that name it. Called by the tests and by `python -m tests.acceptance.escapes`.
+cgroups, mounts and files that name it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,6 @@ class Played:
     error: str | None
     #: What was kept of the submission's output.
     output: str
-    seconds: float
     #: Processes, cgroups, mounts and files of its containers that are still there.
     left: tuple[str, ...]
     #: The honest job right after it; None after one whose defence was off.
@@ -197,7 +196,6 @@ class Rig:
 
     def _play(self, case: Case, board: str, relaxed: bool) -> Played:
         with self._slot() as slot:
-            started = time.monotonic()
             label = ""
             for _ in range(case.times):
                 job = self._job(board, case.code(relaxed=relaxed, words=self._words), timeout_s=case.timeout_s)
@@ -205,7 +203,6 @@ class Rig:
                 if relaxed and case.relax is not None:
                     self._relaxed[label] = case.relax
                 verdict, error, output = self._run(job, slot)
-            seconds = time.monotonic() - started
             left = self._left(label)
             # Whoever gets through without a defence may well do harm.
             honest_verdict, median_ns = (None, self._normal_ns) if relaxed else self._honest_after(slot)
@@ -213,7 +210,6 @@ class Rig:
             verdict=verdict,
             error=error,
             output=output,
-            seconds=seconds,
             left=left,
             honest_verdict=honest_verdict,
             slowdown=median_ns / self._normal_ns,

@@ -143,6 +143,7 @@ def test_what_init_sees_otherwise_is_told(change: dict[str, Any], setting: str) 
     [
         ("/", {"options": "rw"}, "HostConfig.ReadonlyRootfs"),
         ("/usr", {"options": "rw"}, "HostConfig.Mounts"),
+        ("/usr", {"target": "/elsewhere"}, "HostConfig.Mounts"),
         ("/judge", {"mode": 0o755}, "HostConfig.Tmpfs"),
         ("/judge", {"uid": 10002}, "HostConfig.Tmpfs"),
         ("/work", {"options": "rw,nodev"}, "HostConfig.Tmpfs"),

@@ -3,7 +3,6 @@ why: A million files end at the file system's number of inodes; none reaches the
 verdict: accepted
 alone: its files stay behind and leave no inode to others
 relax: inodes
-relaxed: wrong_answer
 gvisor: wrong_answer
 gvisor_why: its memory file systems count no inodes; what they take is memory and ends at that limit
 """

@@ -1,9 +1,7 @@
 """
 why: A process that dies leaves no core file anywhere.
-boards: [program, judge]
 verdict: accepted
 relax: ulimits
-relaxed: wrong_answer
 """
 import signal
 

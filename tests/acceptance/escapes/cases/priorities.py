@@ -3,7 +3,6 @@ why: Priority, real time, affinity and limits of the harness, and better ones of
 boards: [judge]
 verdict: accepted
 relax: one_uid
-relaxed: wrong_answer
 """
 import resource
 
