@@ -1,6 +1,5 @@
 """
 why: The slot's cores are all there are.
-verdict: accepted
 relax: cpuset
 """
 mine = os.sched_getaffinity(0)

@@ -1,6 +1,5 @@
 """
 why: The limit on descriptors cannot be passed.
-verdict: accepted
 relax: ulimits
 """
 opened = []

@@ -1,6 +1,5 @@
 """
 why: What can be written lies in sized memory file systems; the disk of the host grows by nothing.
-verdict: accepted
 relax: tmpfs
 """
 block = bytes(1 << 20)

@@ -1,6 +1,5 @@
 """
 why: A file larger than the limit is refused although the file system would hold its hole.
-verdict: accepted
 relax: ulimits
 """
 import signal

@@ -1,6 +1,5 @@
 """
 why: A million files end at the file system's number of inodes; none reaches the disk, none outlives the container.
-verdict: accepted
 alone: its files stay behind and leave no inode to others
 relax: inodes
 gvisor: wrong_answer

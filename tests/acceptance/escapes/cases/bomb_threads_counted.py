@@ -1,6 +1,5 @@
 """
 why: Threads count as processes; whoever takes them all gets no more and harms nobody else.
-verdict: accepted
 relax: pids
 gvisor: [internal_error, wrong_answer]
 gvisor_why: >-

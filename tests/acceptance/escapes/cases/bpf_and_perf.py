@@ -1,6 +1,5 @@
 """
 why: No programs in the kernel and no counters of the host.
-verdict: accepted
 relax: seccomp
 """
 attributes = ctypes.create_string_buffer(128)

@@ -1,6 +1,5 @@
 """
 why: Huge pages of the host's pool are not counted as the container's memory.
-verdict: accepted
 relax: seccomp
 gvisor: wrong_answer
 gvisor_why: gVisor takes the flags and gives ordinary memory, which is counted

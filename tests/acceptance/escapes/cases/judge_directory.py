@@ -1,7 +1,6 @@
 """
 why: References and hidden cases lie in a directory of the judge's own.
 boards: [judge]
-verdict: accepted
 relax: one_uid
 """
 refused("/judge listed", os.listdir, "/judge")

@@ -1,6 +1,5 @@
 """
 why: Keys are not namespaced by container, and what one job leaves there another one of the uid would find.
-verdict: accepted
 relax: seccomp
 """
 refused("add_key", call, 248, b"user", b"kernel-runner", b"x", 1, -3)

@@ -1,6 +1,5 @@
 """
 why: What tells about the host's memory and keys is masked.
-verdict: accepted
 relax: masks
 """
 for path in ("/proc/kcore", "/proc/kpageflags", "/proc/kpagecount", "/dev/mem", "/dev/port", "/dev/kmem"):

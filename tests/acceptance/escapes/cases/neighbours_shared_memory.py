@@ -1,6 +1,5 @@
 """
 why: /dev/shm and the System V objects of the host are another namespace's.
-verdict: accepted
 relax: ipc
 """
 if os.path.exists("/dev/shm/@BAIT@"):

@@ -1,6 +1,5 @@
 """
 why: Abstract sockets and the loopback device belong to the container alone.
-verdict: accepted
 relax: network
 """
 import socket

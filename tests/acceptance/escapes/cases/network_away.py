@@ -1,6 +1,5 @@
 """
 why: No address outside, no metadata service, no name, over any protocol.
-verdict: accepted
 relax: network
 """
 import socket

@@ -1,6 +1,5 @@
 """
 why: Page faults handled by the submission would let it stop the kernel in the middle of a copy.
-verdict: accepted
 relax: seccomp
 """
 refused("userfaultfd", call, 323, 1)

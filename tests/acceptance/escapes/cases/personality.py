@@ -1,6 +1,5 @@
 """
 why: The address space stays random and the process a 64-bit one.
-verdict: accepted
 relax: seccomp
 gvisor: wrong_answer
 gvisor_why: gVisor takes the flags and ignores them

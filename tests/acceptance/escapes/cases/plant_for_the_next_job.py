@@ -1,6 +1,5 @@
 """
 why: What a job leaves in its home, /tmp and /dev/shm, start-up files of Python among it, is gone for the next one.
-verdict: accepted
 times: 2
 relax: ipc
 """

@@ -1,7 +1,6 @@
 """
 why: Priority, real time, affinity and limits of the harness, and better ones of one's own, are refused.
 boards: [judge]
-verdict: accepted
 relax: one_uid
 """
 import resource

@@ -1,7 +1,6 @@
 """
 why: Nobody's memory can be written through /proc, not even as a mapping of the interpreter.
 boards: [judge]
-verdict: accepted
 relax: one_uid
 """
 for pid in others():

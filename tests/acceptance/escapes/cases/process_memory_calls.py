@@ -1,6 +1,5 @@
 """
 why: Memory of processes is not read or written by system call, one's own neither.
-verdict: accepted
 alone: without its defence it writes to the memory of the process that reports
 relax: seccomp
 """

@@ -1,6 +1,5 @@
 """
 why: No process traces another one, not even its own child.
-verdict: accepted
 alone: without its defence it stops the process that reports
 relax: seccomp
 """

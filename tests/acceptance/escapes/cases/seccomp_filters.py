@@ -1,6 +1,5 @@
 """
 why: A process that traps its own system calls could answer in the kernel's place.
-verdict: accepted
 relax: seccomp
 gvisor: wrong_answer
 gvisor_why: gVisor lets a process filter itself

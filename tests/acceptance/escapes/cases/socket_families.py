@@ -1,6 +1,5 @@
 """
 why: Raw and packet sockets, and every family and protocol that is kernel surface nobody needs, are refused.
-verdict: accepted
 relax: seccomp
 gvisor: wrong_answer
 gvisor_why: ICMP sockets in a network stack of its own, which leads nowhere
