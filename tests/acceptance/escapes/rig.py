@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
@@ -29,13 +28,14 @@ from runner.base.errors import EvaluationError
 from runner.base.gpu_types import Registry
 from runner.base.model import JobResult, Mode, Slot, SubmissionJob
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.task_format import extra_to_stored, load_folder, to_stored
+from runner.task_format import load_folder
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
 from tests.acceptance.escapes import relax
 from tests.acceptance.escapes.case import JUDGE, PROGRAM, Case
 from tests.plugins.live import ROOT
 from tests.support.waiting import PATIENCE_S
+from tests.unit import samples
 
 FOLDERS: Final = {
     JUDGE: ROOT / "tasks" / "problems" / "vectoradd",
@@ -252,26 +252,8 @@ class Rig:
 
     def _job(self, board: str, code: bytes, *, timeout_s: int) -> SubmissionJob:
         task = replace(load_folder(FOLDERS[board]).task, test_timeout_s=timeout_s, benchmark_timeout_s=timeout_s)
-        now = datetime.now(UTC)
         number = next(self._numbers)
-        return SubmissionJob(
-            id=number,
-            attempt=1,
-            submission_id=number,
-            leaderboard=board,
-            gpu_type="CPU",
-            mode=Mode.TEST,
-            secret=False,
-            user_id="stranger",
-            file_name="submission.py",
-            code=code,
-            task=to_stored(task),
-            extra=extra_to_stored(task.extra),
-            secret_seed=1,
-            failures=0,
-            created_at=now,
-            started_at=now,
-        )
+        return samples.job_on(task, code, id=number, submission_id=number, leaderboard=board, user_id="stranger")
 
     def _left(self, label: str) -> tuple[str, ...]:
         """What is left of a job's containers, once there was time for it to go."""

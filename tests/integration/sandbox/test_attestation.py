@@ -192,6 +192,7 @@ def test_what_inspect_says_is_compared_setting_by_setting(workshop: Workshop) ->
     """Each falsification, put into a real answer to `inspect`, is a difference that the engine reports."""
     spec, observed = _seen(workshop, workshop.spec())
     assert hardening.violations(spec, observed) == []
+    assert observed.inside["interfaces"] == ["lo"]
     for name, change in {**FALSE, **ONLY_SAID}.items():
         said: Body = copy.deepcopy(dict(observed.engine))
         # `inspect` keeps apart what the create request has side by side.
