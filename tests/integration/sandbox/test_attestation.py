@@ -167,8 +167,10 @@ def test_an_engine_that_does_something_else_is_noticed(workshop: Workshop, name:
 
 def test_the_proxy_itself_changes_nothing(workshop: Workshop) -> None:
     """Control: with the same proxy and no falsification the container is as asked for, and works."""
-    hooks = {"owner": workshop.engine.owner, "after": lambda _, answer: answer}
-    with workshop.proxied(**hooks) as (_, engine), engine.start(workshop.spec()) as container:
+    with (
+        workshop.proxied(owner=workshop.engine.owner, after=lambda _, answer: answer) as (_, engine),
+        engine.start(workshop.spec()) as container,
+    ):
         report = converse(container, QUICK)
     assert report.ok
     assert report.attested["settings"] == len(EVERY)

@@ -300,6 +300,7 @@ FAILED = CaseReport(spec="b", status="fail", error="off by one")
         (samples.step("test", {}, judged=samples.judged(TESTED[0], announced=2)), "1 cases, 0 of them failed, where 2"),
         (samples.step("test", {}, judged=samples.judged(TESTED[0], FAILED)), "2 cases, 1 of them failed, where 2"),
         (samples.step("test", {}, judged=samples.judged(*TESTED, announced=1)), "2 of 1 cases"),
+        (samples.step("test", {}, judged=samples.judged(*TESTED, announced=-1)), "2 of -1 cases"),
         (samples.step("test", {}, judged=samples.judged(*TESTED, announced=3)), "3 tests where 2 were asked for"),
     ],
 )
