@@ -282,9 +282,9 @@ class Container:
         `wall_s`: time limit; None: the spec's limits.wall_s. A container that was started before its job was known gets
         the job's limit here. `cancel`: takes effect within CANCEL_POLL_S. `archive`: sent after the request, which
         announces its size. `receive`: gets the archive that comes back; it is complete only if the report is.
-        `messages`: frames that other threads append while the request is worked on; they are sent within CANCEL_POLL_S.
-        After a `stay_open` request a further one may follow
-        within a minute, if the report was complete and no limit of the container was met.
+        `messages`: frames that other threads append while the request is worked on, sent within CANCEL_POLL_S.
+        After a `stay_open` request a further one may follow within a minute, if the report was complete and no limit of
+        the container was met.
 
         Whatever happens in the container is an ending in the outcome, not an exception. Exceptions of `on_progress`
         propagate.
