@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -37,7 +38,7 @@ from runner.evaluation.warm_pool import WarmPool
 from sandbox import protocol
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.build_archive import BuildArchive, JoinedArchives
-from sandbox.host.container import Container, ContainerReport, MessageQueue
+from sandbox.host.container import Container, ContainerReport
 from sandbox.host.engine import DockerEngine
 from sandbox.protocol import PairRequest, Request
 from sandbox.spec import Ending
@@ -269,14 +270,15 @@ class Attempt:
     def _execute(self, plan: Plan, archive: BuildArchive | JoinedArchives | None) -> tuple[Run, Sampler | None]:
         """Run a container while the slot's devices are sampled; the judge gets the readings as they come."""
         gpu, slot = self._context.gpu, self._context.slot
-        messages = MessageQueue() if isinstance(plan.request, PairRequest) else None
+        # Only the latest readings matter.
+        messages: deque[bytes] | None = deque(maxlen=64) if isinstance(plan.request, PairRequest) else None
         phases: set[str] = set()
 
         # Called by the sampler's thread: the judge needs a reading while the call beside it is still known.
         def tell(readings: Sequence[Reading]) -> None:
             if messages is not None:
                 for reading in judge_readings(readings, gpu, at_ns=time.monotonic_ns()):
-                    messages.put(reading.to_message())
+                    messages.append(protocol.encode(reading.to_message()))
 
         def hear(progress: Progress) -> None:
             phases.add(progress.phase)
@@ -321,7 +323,7 @@ def execute(
     on_progress: OnProgress | None = None,
     archive: BuildArchive | JoinedArchives | None = None,
     kept: BuildArchive | None = None,
-    messages: MessageQueue | None = None,
+    messages: deque[bytes] | None = None,
     may_keep: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[ContainerReport, int]]:
     """Run a request in a fresh container; in a waiting one of the slot, if it fits; in one that the plan follows.

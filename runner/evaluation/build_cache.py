@@ -126,14 +126,8 @@ class BuildCache:
     ) -> tuple[Build, int]:
         """The build of a job's submission; made now, unless its other job (public or secret) has made it.
 
-        Args:
-            context: of the job.
-            beside: whether to build on spare cores. Else it uses the cores of the slot, which the caller holds.
-            plan: of the build, on the cores that `cpus` returns.
-            cancel: set by another thread to stop it.
-
-        Returns:
-            The build, and how many nanoseconds it took here: 0 if the other job has made it.
+        With it, how many nanoseconds it took here: 0 if the other job has made it. `plan` is on the cores that `cpus`
+        returns: spare ones (`beside`), or those of the slot, which the caller holds.
 
         Raises:
             CancelledByRequest: it was cancelled, and the container is gone.
@@ -151,15 +145,7 @@ class BuildCache:
             return entry.build, built_ns
 
     def build(self, plan: BuildPlan, *, what: _What, cancel: threading.Event) -> tuple[Build, int]:
-        """Build on spare cores.
-
-        Args:
-            plan: of the build, on the cores that `cpus` returns.
-            what: fields of its log events; `job` is its id.
-            cancel: set by another thread to stop it.
-
-        Returns:
-            The build, and how many nanoseconds it took once a build worker was idle.
+        """Build on spare cores; also, how many nanoseconds it took once a build worker was idle.
 
         Raises:
             CancelledByRequest, EngineUnavailableError: as `get`.

@@ -68,11 +68,7 @@ _PROCESS = 'import sys; sys.path.insert(0, "{stage}"); from {module} import main
 def make_spec(place: Place, boot: Boot, *, wall_s: float, labels: Mapping[str, str]) -> SandboxSpec:
     """The container for a slot; the same for every submission on a GPU type.
 
-    Args:
-        place: where it runs.
-        boot: what it runs.
-        wall_s: seconds from the request to the end of the report, after which the container is killed.
-        labels: what it is for.
+    `wall_s`: seconds from the request to the end of the report, after which the container is killed.
     """
     gpu, slot, environment = place.gpu, place.slot, place.environment
     scratch_bytes = gpu.scratch_mib << 20
@@ -165,9 +161,7 @@ def job_labels(job: Job) -> dict[str, str]:
 def pair_boot(environment: Environment, *, loopback: bool = False) -> Boot:
     """Judge and worker, started before any request is there, and the rank checkers of a request that has ranks.
 
-    Args:
-        environment: what the host offers.
-        loopback: whether the request needs it: for process groups of ranks, or for a profiler.
+    Process groups of ranks need the loopback, and profilers.
     """
     return Boot(
         kind="pair",
@@ -210,11 +204,7 @@ def cdi_name(device: Device, offered: Mapping[str, tuple[str, ...]]) -> str | No
 
     NVIDIA's specs name devices by index, by UUID or by both, AMD's by numbers of their own. So the device's node tells
     which name is its own. A spec may be older than the last boot, when the nodes had other numbers: a UUID whose
-    node is another one is not believed.
-
-    Args:
-        device: the device.
-        offered: full name -> nodes inside, as the engine's facts say.
+    node is another one is not believed. `offered`: full name -> nodes inside.
     """
     support = SUPPORTED[device.vendor]
     kind, node = support.cdi_kind, support.own_node

@@ -190,14 +190,8 @@ class Evaluator:
         """Evaluate a job on a slot, which evaluates no other job meanwhile, in a container that saw no other owner's.
 
         The block gets the result as soon as it is final. Its container is removed when the block has been left, unless
-        a further group of the batch, or the submission's secret run, may follow in it.
-
-        Args:
-            job: the claimed job.
-            slot: where to run.
-            cancel: set by another thread to stop the run.
-            on_progress: called from this thread whenever there is progress. The one callback on a job's way: progress
-                is of use only while the run goes on, before there is anything to return.
+        a further group of the batch, or the submission's secret run, may follow in it. `on_progress` is called from
+        this thread.
 
         Raises:
             CancelledByRequest: `cancel` was set and the container is gone.
@@ -225,12 +219,7 @@ class Evaluator:
         """The result of a job that waits, if its file is no Python, or nvcc refuses it; None: it has to run.
 
         A build worker's container parses the file, and runs nothing of it. For lang cu it builds as before a run, and
-        the build is kept for the runs of the submission.
-
-        Args:
-            job: which no slot has.
-            slot: of its GPU type; it is not used, and may be busy.
-            cancel: set by another thread to stop.
+        the build is kept for the runs of the submission. The slot, one of its GPU type, is not used, and may be busy.
 
         Raises:
             CancelledByRequest, EngineUnavailableError, EvaluationError: as `evaluate`.

@@ -274,15 +274,13 @@ def job_report(harness: Harness, evidence: Evidence, assurance: Mapping[str, str
                 "duration_ns": step.duration_ns,
                 "stdout_bytes": step.stdout_bytes,
                 "stderr_bytes": step.stderr_bytes,
-                **({"judged": _judged_report(step)} if step.judged is not None else {}),
+                **({} if step.judged is None else {"judged": _judged_report(step.judged)}),
             }
             for step in evidence.steps
         ],
     }
 
 
-def _judged_report(step: StepResult) -> dict[str, Any]:
-    if step.judged is None:
-        return {}
-    details = {key: value for key, value in step.judged.details.items() if key != "system"}
-    return {"verdict": step.judged.verdict, "message": step.judged.message, "details": details}
+def _judged_report(judged: Judged) -> dict[str, Any]:
+    details = {key: value for key, value in judged.details.items() if key != "system"}
+    return {"verdict": judged.verdict, "message": judged.message, "details": details}

@@ -36,14 +36,9 @@ def seed_of(job: SubmissionJob, task: Task) -> int | None:
 
 
 def derived_seed(secret_seed: int, purpose: str) -> int:
-    """A seed of a secret job. No submission ever sees the board's own seed.
+    """A seed of a secret job, or of the round of a final: no two have the same data.
 
-    Args:
-        secret_seed: the board's own.
-        purpose: the job, or the round of a final: no two have the same data.
-
-    Returns:
-        An int below 2**31, as KernelBot's secret seeds are (numpy needs less than 2**32).
+    No submission ever sees the board's own seed. Below 2**31, as KernelBot's are (numpy needs less than 2**32).
     """
     digest = hmac.new(str(secret_seed).encode(), purpose.encode(), hashlib.sha256).digest()
     return int.from_bytes(digest[:4]) & 0x7FFF_FFFF

@@ -57,13 +57,9 @@ class SpeedOfLight:
 
 
 def speed_of_light(task: Task, case: Case, gpu: GpuType, *, device_name: str | None = None) -> SpeedOfLight:
-    """The least times of a benchmark case on a GPU type.
+    """The least times of a benchmark case on a GPU type, of all its ranks together.
 
-    Args:
-        task: states the work of a case; of all its ranks together.
-        case: one of its benchmarks.
-        gpu: where it runs.
-        device_name: the driver's name of the slot's devices, for types with several products.
+    `device_name`: the driver's name of the slot's devices, for types with several products.
 
     Raises:
         WorkError: an expression does not fit the case; a loaded task has no such expression.

@@ -20,14 +20,8 @@ def offered(info: Mapping[str, Any], api_version: str) -> dict[str, tuple[str, .
     """The devices that an engine can give: full name, e.g. `nvidia.com/gpu=0` -> the nodes inside of a container.
 
     An engine that names directories of specs only supports CDI: the directories may be empty, and no device has a name
-    then. So its list of devices counts, or the specs themselves where it is older than that list.
-
-    Args:
-        info: the engine's answer to `info`.
-        api_version: the version of its API.
-
-    Returns:
-        Without nodes: this process cannot read the device's spec.
+    then. So its list of devices counts, or the specs themselves where it is older than that list. A device without
+    nodes: this process cannot read its spec.
     """
     nodes = dict(_devices(info.get("CDISpecDirs") or ()))
     if tuple(int(part) for part in api_version.split(".") if part.isdecimal()) < _LISTS_DEVICES:

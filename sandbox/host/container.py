@@ -139,34 +139,10 @@ class _CpuMeter:
         return used_ns is not None and self._before_ns is not None and used_ns - self._before_ns > self._allowed_ns
 
 
-class MessageQueue:
-    """Frames from other threads to a container that has its request already. Thread-safe.
-
-    They are sent within CANCEL_POLL_S. Frames that are put after the end of the run are lost.
-    """
-
-    #: Older frames are dropped: only the latest device readings matter.
-    _MOST = 64
-
-    def __init__(self) -> None:
-        self._frames: deque[bytes] = deque(maxlen=self._MOST)
-
-    def put(self, message: Mapping[str, Any]) -> None:
-        """Queue a frame."""
-        self._frames.append(protocol.encode(message))
-
-    def get(self) -> bytes:
-        """Return the next frame; empty if there is none."""
-        try:
-            return self._frames.popleft()
-        except IndexError:
-            return b""
-
-
 class _Outgoing:
     """Frames to be sent, with one of them in memory at a time."""
 
-    def __init__(self, frames: Iterator[bytes], messages: MessageQueue) -> None:
+    def __init__(self, frames: Iterator[bytes], messages: deque[bytes]) -> None:
         self._frames = frames
         self._messages = messages
         self._rest = memoryview(b"")
@@ -174,7 +150,8 @@ class _Outgoing:
     def __bool__(self) -> bool:
         if not self._rest:
             # The request and its archive are sent before other messages.
-            self._rest = memoryview(next(self._frames, b"") or self._messages.get())
+            frame = next(self._frames, b"") or (self._messages.popleft() if self._messages else b"")
+            self._rest = memoryview(frame)
         return bool(self._rest)
 
     def send(self, attachment: Attachment) -> None:
@@ -298,15 +275,16 @@ class Container:
         wall_s: float | None = None,
         archive: BuildArchive | JoinedArchives | None = None,
         receive: BuildArchive | None = None,
-        messages: MessageQueue | None = None,
+        messages: deque[bytes] | None = None,
     ) -> ContainerReport:
         """Send the request and receive the report.
 
         `wall_s`: time limit; None: the spec's limits.wall_s. A container that was started before its job was known gets
         the job's limit here. `cancel`: takes effect within CANCEL_POLL_S. `archive`: sent after the request, which
         announces its size. `receive`: gets the archive that comes back; it is complete only if the report is.
-        `messages`: frames to send while the request is worked on. After a `stay_open` request a further one may follow
-        within a minute, if the report was complete and no limit of the container was met.
+        `messages`: frames that other threads append while the request is worked on, sent within CANCEL_POLL_S.
+        After a `stay_open` request a further one may follow within a minute, if the report was complete and no limit of
+        the container was met.
 
         Whatever happens in the container is an ending in the outcome, not an exception. Exceptions of `on_progress`
         propagate.
@@ -332,7 +310,7 @@ class Container:
             # It comes beside the report, a third larger as base64.
             self._received.decoder.allow(protocol.MAX_ARCHIVE_BYTES * 3 // 2)
         frames = frames if archive is None else itertools.chain(frames, archive.frames())
-        outgoing = _Outgoing(frames, messages or MessageQueue())
+        outgoing = _Outgoing(frames, deque() if messages is None else messages)
         started_ns = time.monotonic_ns()
         ending, detail = self._converse(outgoing, cancel, self.spec.limits.wall_s if wall_s is None else wall_s)
         counters = self._counters.read()

@@ -77,9 +77,8 @@ _INTERNET = (2, 10)
 def seccomp_profile(*, loopback: bool) -> str:
     """The system call allow-list as JSON. It is sent with every request, so the engine's default has no influence.
 
-    Args:
-        loopback: whether sockets of TCP and UDP are allowed. Their timers work in interrupts, which are charged to no
-            process: what is paced, acknowledged or sent again later would slow the judge's control calls unseen.
+    Without the loopback no sockets of TCP and UDP are allowed: their timers work in interrupts, which are charged to no
+    process. What is paced, acknowledged or sent again later would slow the judge's control calls unseen.
     """
     text = Path(__file__).with_name("seccomp.json").read_text(encoding="utf-8")
     if loopback:

@@ -38,18 +38,6 @@ CANDIDATES = {
     "raises": (REFERENCE, RIGHT.replace("return torch.relu", "raise ValueError('no'); return torch.relu")),
     "bad reference": ("class Model(:", RIGHT),
 }
-#: References that cannot be used, and a part of the sentence that says why.
-BAD = {
-    "no Model": (REFERENCE.replace("class Model(", "class Other("), "defines no class Model"),
-    "no inputs": (REFERENCE.replace("torch.randn(8, 16)", "torch.randn(8, 16) @ 3"), "get_inputs raised: TypeError"),
-    "unstable": (
-        REFERENCE.replace("return torch", "import os; return int.from_bytes(os.urandom(2), 'big') + torch"),
-        "different outputs for the same inputs under the same seed",
-    ),
-    "not finite": (REFERENCE.replace("return torch", "return x.new_tensor(float('nan')) * torch"), "holds NaN"),
-    "dies": (REFERENCE.replace("return torch", "import os; os.abort(); return torch"), "does not run"),
-    "2 MB": (f"{REFERENCE}# {'x' * 2_000_000}", "bytes, expected at most 1000000"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -79,18 +67,3 @@ def test_from_candidates_to_rewards(live: LiveRunner) -> None:
     assert rewards == {"wrong": 0.0, "no Python": 0.0, "raises": 0.0, "bad reference": None}
     assert "no" in str(results["raises"].facts["message"])
     assert [result.facts for result in again] == [result.facts for result in results.values()]
-
-
-def test_a_bad_item_is_invalid_with_a_sentence_and_harms_no_neighbour(live: LiveRunner) -> None:
-    """Between good ones, in one batch; an invalid item has no reward."""
-    good = [Item(reference=REFERENCE, candidate=f"{RIGHT}# {number}\n") for number in range(3)]
-    bad = [Item(reference=reference, candidate=RIGHT) for reference, _ in BAD.values()]
-    bad.append(Item(reference=REFERENCE, candidate=f"{RIGHT}# {'x' * 2_000_000}"))
-    with Client(live.database_url, gpu_type="CPU", settings={"timed_calls": 0, "timeout_s": 100}) as client:
-        results = client.evaluate([good[0], *bad[:3], good[1], *bad[3:], good[2]])
-    invalid = [result for result in results if result.verdict == "invalid"]
-    assert len(invalid) == len(bad), [(result.verdict, result.message) for result in results]
-    for result, sentence in zip(invalid, (*(said for _, said in BAD.values()), "the candidate has 2"), strict=True):
-        assert sentence in result.message, result.message
-    assert {results[0].verdict, results[4].verdict, results[-1].verdict} == {"accepted"}
-    assert [result.reward("correct@1") for result in invalid] == [*[None] * len(BAD), 0.0]

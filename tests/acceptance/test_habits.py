@@ -48,16 +48,11 @@ PROFILERS = {
 }
 
 
-def _verdict(processes: ForkedJudges, source: str, mode: Mode) -> tuple[str | None, str | None]:
-    (step, *_) = processes.evaluate(asked(TASK, source.encode(), mode)).steps
-    return (None, step.stderr) if step.judged is None else (step.judged.verdict, step.judged.message)
-
-
 @pytest.mark.parametrize("source", [_AT_IMPORT, _IN_THE_CALL], ids=["at import", "in the call"])
 @pytest.mark.parametrize("habit", STREAMS)
 def test_streams_are_its_own_to_close_or_replace(processes: ForkedJudges, habit: str, source: str) -> None:
     """A right submission is accepted; what it has printed may be lost."""
-    assert _verdict(processes, source.format(habit=STREAMS[habit]), Mode.TEST) == ("accepted", None)
+    assert processes.verdict(asked(TASK, source.format(habit=STREAMS[habit]).encode(), Mode.TEST)) == ("accepted", None)
 
 
 @pytest.mark.parametrize("profiler", PROFILERS)
@@ -70,4 +65,4 @@ def custom_kernel(data):
     {PROFILERS[profiler]}
         return data[0] + data[1]
 """
-    assert _verdict(processes, source, Mode.PROFILE) == ("accepted", None)
+    assert processes.verdict(asked(TASK, source.encode(), Mode.PROFILE)) == ("accepted", None)

@@ -11,6 +11,7 @@ from runner.base.model import GroupJob, Mode, Slot, SubmissionJob
 from runner.evaluation.context import Environment, Place, SubmissionContext
 from runner.evaluation.kinds.kernel import Kernel
 from runner.evaluation.kinds.program import Program
+from runner.task_format import extra_to_stored, to_stored
 from runner.task_format.model import SUBMISSION, CuConfig, Extra, Harness, Lang, PyConfig, Ranking, Task
 from sandbox.protocol import Judged, StepResult
 from sandbox.spec import Ending, Outcome
@@ -37,6 +38,12 @@ def job(**changes: Any) -> SubmissionJob:  # noqa: ANN401 its fields
     own = {"submission_id": 3, "leaderboard": "board", "mode": Mode.LEADERBOARD, "secret": False, "secret_seed": 123456}
     file: dict[str, Any] = {"file_name": "mine.py", "code": b"x = 1\n", "task": {}, "extra": None}
     return SubmissionJob(**{**_CLAIMED, **own, **file, **changes})
+
+
+def job_on(task: Task, code: bytes | str, **changes: Any) -> SubmissionJob:  # noqa: ANN401 its fields
+    """A claimed test job with this code, unless it is to be another one, with its task as the queue stores it."""
+    stored = {"task": to_stored(task), "extra": extra_to_stored(task.extra)}
+    return job(**{"mode": Mode.TEST, "code": code.encode() if isinstance(code, str) else code, **stored, **changes})
 
 
 def group(*candidates: Mapping[str, Any], **more: Any) -> GroupJob:  # noqa: ANN401 keys of a group

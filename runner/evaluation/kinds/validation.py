@@ -223,13 +223,7 @@ def read_line(line: str) -> Report:
         raise NoResult(f"{figures.passed_shapes} of {figures.total_shapes} shapes passed")
     if figures.fully_validated and figures.passed_shapes < figures.total_shapes:
         raise NoResult(f"fully_validated is true, but {figures.passed_shapes} of {figures.total_shapes} shapes passed")
-    return Report(
-        passed_shapes=figures.passed_shapes,
-        total_shapes=figures.total_shapes,
-        fully_validated=figures.fully_validated,
-        geomean_sync_wall_speedup=figures.geomean_sync_wall_speedup,
-        result=document,
-    )
+    return Report(**figures.model_dump(exclude={"results"}), result=document)
 
 
 def _json_object(line: str) -> Mapping[str, Any]:

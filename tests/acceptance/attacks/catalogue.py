@@ -3,7 +3,8 @@
 expect.yml: `title`, a few words; `family`, one of FAMILIES; `seen`, where; `why`, what it does, a sentence; `task`, a
 folder of cases/_tasks; `mode`; `verdict`; `or_else`, another one, where it is a matter of moments; `error`, a pattern
 for the verdict's sentence; `busy`, the verdict on a machine that is too busy to tell it from bad luck; `work_ns`, what
-a call takes at least, so that no less may be reported, or no less than the part `holds` of it; `without`, the defences
+a call takes at least, so that no less may be reported, or no less than the part `holds` of it, and what `work()` takes,
+which stands before the submission of an attack that calls it; `without`, the defences
 without each of which it gets through (`a+b`: without both); `given`, those that are off in any case; `also`, defences
 that stop it too; `naive`, options of the evaluator in one process, before which it is played where this is there or
 `trusted` is among its defences; `speedup`, how many times faster than its work that evaluator takes it to be at least;
@@ -70,6 +71,15 @@ DEFENCES: Final[Mapping[str, tuple[str, str]]] = {
     "network": ("R", "there is no network"),
 }
 LETTERS: Final = "TFPWZECLNUR"
+_WORK: Final = """
+import time
+
+def work():
+    until = time.monotonic_ns() + {work_ns}
+    while time.monotonic_ns() < until:
+        pass
+
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +128,8 @@ def load(folder: Path) -> Attack:
     loaded = yaml.safe_load((folder / "expect.yml").read_text(encoding="utf-8"))
     loaded |= {key: tuple(loaded.get(key, ())) for key in ("without", "given", "also", "elsewhere")}
     source = (folder / "submission.py").read_text(encoding="utf-8")
+    if "work()" in source:
+        source = _WORK.format(work_ns=loaded["work_ns"]) + source
     try:
         attack = Attack(name=folder.name, source=source, **loaded)
     except TypeError as error:

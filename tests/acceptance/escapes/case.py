@@ -1,10 +1,11 @@
 """Reads the attempts: one Python file each, whose docstring is YAML. Pure but for reading the files.
 
-`why`, a sentence; `verdict`, one for all boards or one by board; `boards`, those it is made for (`judge`, the built-in
-harness; `program`, a task's own program), the first of which the short form of the suite plays; `error`, a pattern for
-the sentence of the verdict; `timeout_s`, of a mode; `times`, how often it is submitted in a row; `alone`, why it needs
-a container of its own although everything that it tries is refused; `relax`, the defence without which it must get the
-verdict `relaxed`; `gvisor`, the verdict there if it is another one, or a list of those it may be, and `gvisor_why`.
+`why`, a sentence; `verdict`, unless it is accepted, which says that nothing was possible; `boards`, those it is made
+for, unless these are program and judge (`judge`, the built-in harness; `program`, a task's own program), the first of
+which the short form of the suite plays; `error`, a pattern for the sentence of the verdict; `timeout_s`, of a mode;
+`times`, how often it is submitted in a row; `alone`, why it needs a container of its own although everything that it
+tries is refused; `relax`, the defence without which it must get the verdict `relaxed`, unless that is wrong_answer;
+`gvisor`, the verdict there if it is another one, or a list of those it may be, and `gvisor_why`.
 
 A case that only tries, and must be refused, is a probe. The short form plays the probes of a board in one submission,
 each in a process of its own that is forked while the submission is imported.
@@ -17,7 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
@@ -25,6 +26,7 @@ CASES: Final = Path(__file__).parent / "cases"
 PRELUDE: Final = CASES / "_prelude.py"
 TOGETHER: Final = CASES / "_together.py"
 JUDGE, PROGRAM = "judge", "program"
+ACCEPTED: Final = "accepted"
 GVISOR: Final = "runsc"
 #: What becomes of a container that gVisor has brought down with it: its cgroup, which tells of the memory limit, may be
 #: gone before it is read, and then nobody is blamed.
@@ -43,16 +45,16 @@ class Case:
     why: str
     #: By board.
     verdicts: Mapping[str, str]
-    error: str | None
-    timeout_s: int
-    times: int
+    error: str | None = None
+    timeout_s: int = TIMEOUT_S
+    times: int = 1
     #: Why it shares its container with no other attempt; None where nothing is said about it.
-    alone: str | None
-    relax: str | None
-    relaxed: str | None
+    alone: str | None = None
+    relax: str | None = None
+    relaxed: str = "wrong_answer"
     #: None where gVisor makes no difference; more than one where the speed of the machine decides.
-    gvisor: tuple[str, ...] | None
-    gvisor_why: str | None
+    gvisor: tuple[str, ...] | None = None
+    gvisor_why: str | None = None
     source: str
 
     @property
@@ -63,7 +65,7 @@ class Case:
     @property
     def is_probe(self) -> bool:
         """Whether it leaves a container as it was, so that other probes can be tried there, too."""
-        only_tries = set(self.verdicts.values()) == {"accepted"} and "def custom_kernel" not in self.source
+        only_tries = set(self.verdicts.values()) == {ACCEPTED} and "def custom_kernel" not in self.source
         return only_tries and self.times == 1 and self.alone is None
 
     def expected(self, board: str, *, runtime: str) -> frozenset[str]:
@@ -94,15 +96,9 @@ def together(probes: Sequence[Case]) -> Case:
     return Case(
         name=f"probes-{board}",
         why="Each of them must be refused.",
-        verdicts={board: "accepted"},
-        error=None,
+        verdicts={board: ACCEPTED},
         timeout_s=_TOGETHER_S,
-        times=1,
-        alone=None,
         relax=defences.pop() if len(defences) == 1 else None,
-        relaxed=None,
-        gvisor=None,
-        gvisor_why=None,
         source=f"{TOGETHER.read_text(encoding='utf-8')}\n\nfor each in {sources!r}.items():\n    probe(*each)\n",
     )
 
@@ -129,28 +125,14 @@ def load(path: Path) -> Case:
         ValueError: its docstring is not what the module's says.
     """
     source = path.read_text(encoding="utf-8")
-    stated = ast.get_docstring(ast.parse(source))
-    loaded = yaml.safe_load(stated or "")
-    fields: dict[str, Any] = loaded if isinstance(loaded, dict) else {}
-    known = {"why", "verdict", "boards", "error", "timeout_s", "times", "gvisor", "gvisor_why"}
-    known |= {"alone", "relax", "relaxed"}
-    if not {"why", "verdict"} <= set(fields) <= known:
-        raise ValueError(f"{path}: the docstring has {fields!r:.200}, expected why, verdict and some of {known}")
-    if ("relax" in fields) != ("relaxed" in fields) or ("gvisor" in fields) != ("gvisor_why" in fields):
-        raise ValueError(f"{path}: relax goes with relaxed, gvisor with gvisor_why")
-    verdict, boards = fields["verdict"], fields.get("boards", [PROGRAM, JUDGE])
-    gvisor = fields.get("gvisor")
-    return Case(
-        name=path.stem,
-        why=fields["why"],
-        verdicts={board: verdict[board] if isinstance(verdict, dict) else verdict for board in boards},
-        error=fields.get("error"),
-        timeout_s=fields.get("timeout_s", TIMEOUT_S),
-        times=fields.get("times", 1),
-        alone=fields.get("alone"),
-        relax=fields.get("relax"),
-        relaxed=fields.get("relaxed"),
-        gvisor=(gvisor,) if isinstance(gvisor, str) else tuple(gvisor) if gvisor else None,
-        gvisor_why=fields.get("gvisor_why"),
-        source=source,
-    )
+    try:
+        fields = yaml.safe_load(ast.get_docstring(ast.parse(source)) or "")
+        verdict, boards = fields.pop("verdict", ACCEPTED), fields.pop("boards", (PROGRAM, JUDGE))
+        gvisor = fields.get("gvisor")
+        if ("relaxed" in fields and "relax" not in fields) or ("gvisor" in fields) != ("gvisor_why" in fields):
+            raise ValueError(f"{path}: relaxed goes with relax, gvisor with gvisor_why")
+        if gvisor is not None:
+            fields["gvisor"] = (gvisor,) if isinstance(gvisor, str) else tuple(gvisor)
+        return Case(name=path.stem, source=source, verdicts=dict.fromkeys(boards, verdict), **fields)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: {error!r}; expected the keys at the top of case.py") from error

@@ -1,7 +1,7 @@
 """Plays cases on slots of the real evaluator, with an honest job after each, and looks at what is left of them.
 
 Several slots side by side, a container at a time on each. What a container has left is asked of the host: processes,
-cgroups, mounts and files that name it. Called by the tests and by `python -m tests.acceptance.escapes`.
+cgroups, mounts and files that name it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
@@ -29,13 +28,14 @@ from runner.base.errors import EvaluationError
 from runner.base.gpu_types import Registry
 from runner.base.model import JobResult, Mode, Slot, SubmissionJob
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.task_format import extra_to_stored, load_folder, to_stored
+from runner.task_format import load_folder
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
 from tests.acceptance.escapes import relax
 from tests.acceptance.escapes.case import JUDGE, PROGRAM, Case
 from tests.plugins.live import ROOT
 from tests.support.waiting import PATIENCE_S
+from tests.unit import samples
 
 FOLDERS: Final = {
     JUDGE: ROOT / "tasks" / "problems" / "vectoradd",
@@ -72,7 +72,6 @@ class Played:
     error: str | None
     #: What was kept of the submission's output.
     output: str
-    seconds: float
     #: Processes, cgroups, mounts and files of its containers that are still there.
     left: tuple[str, ...]
     #: The honest job right after it; None after one whose defence was off.
@@ -197,7 +196,6 @@ class Rig:
 
     def _play(self, case: Case, board: str, relaxed: bool) -> Played:
         with self._slot() as slot:
-            started = time.monotonic()
             label = ""
             for _ in range(case.times):
                 job = self._job(board, case.code(relaxed=relaxed, words=self._words), timeout_s=case.timeout_s)
@@ -205,7 +203,6 @@ class Rig:
                 if relaxed and case.relax is not None:
                     self._relaxed[label] = case.relax
                 verdict, error, output = self._run(job, slot)
-            seconds = time.monotonic() - started
             left = self._left(label)
             # Whoever gets through without a defence may well do harm.
             honest_verdict, median_ns = (None, self._normal_ns) if relaxed else self._honest_after(slot)
@@ -213,7 +210,6 @@ class Rig:
             verdict=verdict,
             error=error,
             output=output,
-            seconds=seconds,
             left=left,
             honest_verdict=honest_verdict,
             slowdown=median_ns / self._normal_ns,
@@ -256,26 +252,8 @@ class Rig:
 
     def _job(self, board: str, code: bytes, *, timeout_s: int) -> SubmissionJob:
         task = replace(load_folder(FOLDERS[board]).task, test_timeout_s=timeout_s, benchmark_timeout_s=timeout_s)
-        now = datetime.now(UTC)
         number = next(self._numbers)
-        return SubmissionJob(
-            id=number,
-            attempt=1,
-            submission_id=number,
-            leaderboard=board,
-            gpu_type="CPU",
-            mode=Mode.TEST,
-            secret=False,
-            user_id="stranger",
-            file_name="submission.py",
-            code=code,
-            task=to_stored(task),
-            extra=extra_to_stored(task.extra),
-            secret_seed=1,
-            failures=0,
-            created_at=now,
-            started_at=now,
-        )
+        return samples.job_on(task, code, id=number, submission_id=number, leaderboard=board, user_id="stranger")
 
     def _left(self, label: str) -> tuple[str, ...]:
         """What is left of a job's containers, once there was time for it to go."""

@@ -159,9 +159,9 @@ def test_the_suite_is_as_large_as_it_says() -> None:
 
 
 def test_the_table_says_what_the_cases_say() -> None:
-    """docs/attacks.md holds the table that `python -m tests.acceptance.escapes table` prints."""
+    """docs/attacks.md holds the table that `python -m tests.acceptance.escapes` prints."""
     page = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")
-    assert table(CASES) in page, "put in what `python -m tests.acceptance.escapes table` prints"
+    assert table(CASES) in page, "put in what `python -m tests.acceptance.escapes` prints"
 
 
 @pytest.mark.timeout(3600 if _ALL else 1200)

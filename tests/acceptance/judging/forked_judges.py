@@ -31,6 +31,11 @@ class ForkedJudges:
 
         return evaluate(request, start=start)
 
+    def verdict(self, request: JudgeRequest) -> tuple[str | None, str | None]:
+        """The verdict on the request's first mode, and its sentence; without one None, and what the worker wrote."""
+        (step, *_) = self.evaluate(request).steps
+        return (None, step.stderr) if step.judged is None else (step.judged.verdict, step.judged.message)
+
     def close(self) -> None:
         """End everything."""
         self._servers.close()

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runner.base.gpu_types import Registry
+from runner.base.model import Job, JobResult, Slot
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.task_format import load_folder
 from sandbox.host.engine import DockerEngine
 from tests.plugins.engine import readable_directory
+from tests.plugins.live import ROOT
 from tests.unit import samples
+
+_FOLDER = ROOT / "tasks" / "problems" / "vectoradd"
+VECTORADD = load_folder(_FOLDER).task
+RIGHT = (_FOLDER / "solutions" / "correct" / "torch_add.py").read_bytes()
 
 
 @pytest.fixture
@@ -24,7 +34,7 @@ def settings(state_dir: Path, eval_python: Path) -> EvaluationSettings:
 @pytest.fixture
 def evaluator(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluator]:
     """An evaluator that has been prepared."""
-    with _prepared(docker_engine, settings) as made:
+    with evaluator_with(docker_engine, settings, [samples.SLOT]) as made:
         yield made
 
 
@@ -38,7 +48,7 @@ def shared_settings(eval_python: Path) -> Iterator[EvaluationSettings]:
 @pytest.fixture(scope="module")
 def shared_evaluator(docker_engine: DockerEngine, shared_settings: EvaluationSettings) -> Iterator[Evaluator]:
     """The same for all tests of a module that leave it as it was: preparing takes seconds."""
-    with _prepared(docker_engine, shared_settings) as made:
+    with evaluator_with(docker_engine, shared_settings, [samples.SLOT]) as made:
         yield made
 
 
@@ -55,8 +65,26 @@ def _settings(state_dir: Path, eval_python: Path) -> EvaluationSettings:
 
 
 @contextmanager
-def _prepared(engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluator]:
-    made = Evaluator(engine, Registry.load(), settings)
-    made.prepare([samples.SLOT])
-    yield made
-    made.close()
+def evaluator_with(
+    engine: DockerEngine,
+    settings: EvaluationSettings,
+    slots: Sequence[Slot] = (),
+    *,
+    registry: Registry | None = None,
+    **changes: Any,  # noqa: ANN401 fields of the settings
+) -> Iterator[Evaluator]:
+    """An evaluator with other settings, prepared for slots; without any, what its probe would find is made up."""
+    made = Evaluator(engine, registry or Registry.load(), replace(settings, **changes))
+    try:
+        if slots:
+            made.prepare(slots)
+        else:
+            made._systems["CPU"] = {"hostname": "test-host"}
+        yield made
+    finally:
+        made.close()
+
+
+def evaluate(evaluator: Evaluator, job: Job, slot: Slot = samples.SLOT) -> JobResult:
+    """Its result, without a cancellation."""
+    return evaluator.run(job, slot, cancel=threading.Event())

@@ -15,18 +15,19 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.base.errors import EvaluationError
-from runner.base.gpu_types import Registry
 from runner.base.model import Job, JobResult, Mode, Slot, Verdict
 from runner.evaluation import build_cache
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.task_format import extra_to_stored, load_folder, to_stored
+from runner.task_format import load_folder
 from runner.task_format.model import Harness, Task
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import DockerEngine
+from tests.integration.evaluation.conftest import VECTORADD, evaluator_with
+from tests.integration.evaluation.conftest import evaluate as evaluate_on
 from tests.plugins.live import ROOT, with_few_calls
 from tests.unit import samples
 
-VECTORADD = load_folder(ROOT / "tasks" / "problems" / "vectoradd").task
+SMALL = replace(VECTORADD, tests=VECTORADD.tests[:1], benchmarks=VECTORADD.benchmarks[:1])
 CUDA_FOLDER = ROOT / "tests" / "fixtures" / "kernelbot_task_cu"
 CUDA = load_folder(CUDA_FOLDER).task
 #: One core, so that others are left for builds.
@@ -133,26 +134,17 @@ def job(code: str, task: Task | None = None, *, submission: int = 3, secret: boo
     if task is None:
         task = samples.task(harness=Harness.PROGRAM, tests=1)
         task = replace(task, files={**task.files, "eval.py": SHOWS})
-    drawn = samples.job(mode=Mode.TEST if secret is None else Mode.LEADERBOARD, code=code.encode(), secret=bool(secret))
-    return replace(
-        drawn,
-        id=2 * submission + bool(secret),
-        submission_id=submission,
-        task=to_stored(task),
-        extra=extra_to_stored(task.extra),
-    )
+    mode = Mode.TEST if secret is None else Mode.LEADERBOARD
+    ids = {"id": 2 * submission + bool(secret), "submission_id": submission}
+    return samples.job_on(task, code, mode=mode, secret=bool(secret), **ids)
 
 
 @pytest.fixture
 def made(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluator]:
     """An evaluator with a build worker; nothing is warm."""
-    chosen = replace(settings, build_workers=None, warm_containers=0)
-    evaluator = Evaluator(docker_engine, Registry.load(), chosen)
-    evaluator._build_cache.arrange([SLOT])
-    # What a probe would find out; none of these tests is about it.
-    evaluator._systems["CPU"] = {"hostname": "test-host"}
-    yield evaluator
-    evaluator.close()
+    with evaluator_with(docker_engine, settings, build_workers=None, warm_containers=0) as evaluator:
+        evaluator._build_cache.arrange([SLOT])
+        yield evaluator
 
 
 class Stuck:
@@ -166,8 +158,8 @@ class Stuck:
 
 
 def evaluate(evaluator: Evaluator, given: Job, slot: Slot = SLOT) -> JobResult:
-    """Its result, without a cancellation."""
-    return evaluator.run(given, slot, cancel=threading.Event())
+    """Its result, on the slot of one core."""
+    return evaluate_on(evaluator, given, slot)
 
 
 def note(result: JobResult) -> str:
@@ -366,10 +358,9 @@ def test_answers_kept_in_a_cache_are_of_no_use(
     made: Evaluator, monkeypatch: pytest.MonkeyPatch, *, same_data: bool
 ) -> None:
     """The secret run has other data; a run with the same would take the public run's answer."""
-    small = replace(VECTORADD, tests=VECTORADD.tests[:1], benchmarks=VECTORADD.benchmarks[:1])
     if same_data:
         monkeypatch.setattr("runner.evaluation.context.seed_of", lambda _, task: task.seed)
-    public, secret = (evaluate(made, job(REPLAYS, small, secret=secret)) for secret in (False, True))
+    public, secret = (evaluate(made, job(REPLAYS, SMALL, secret=secret)) for secret in (False, True))
     assert public.verdict is Verdict.ACCEPTED, public.error
     assert secret.verdict is (Verdict.ACCEPTED if same_data else Verdict.WRONG_ANSWER), secret.error
 
@@ -397,10 +388,9 @@ def test_caches_that_cannot_travel_cost_time_only(made: Evaluator, spoil: str, e
 
 def test_a_secret_run_that_fails_with_caches_runs_again_without(made: Evaluator) -> None:
     """The verdict of the second run counts; a run that has no caches is not repeated."""
-    small = replace(VECTORADD, tests=VECTORADD.tests[:1], benchmarks=VECTORADD.benchmarks[:1])
     with capture_logs() as logs:
-        results = [evaluate(made, job(HALF_A_LIBRARY, small, secret=secret)) for secret in (False, True)]
-        fails = evaluate(made, job("raise ImportError", small, submission=4, secret=True))
+        results = [evaluate(made, job(HALF_A_LIBRARY, SMALL, secret=secret)) for secret in (False, True)]
+        fails = evaluate(made, job("raise ImportError", SMALL, submission=4, secret=True))
     assert [result.verdict for result in results] == [Verdict.ACCEPTED, Verdict.ACCEPTED], results[1].error
     assert fails.verdict is Verdict.RUNTIME_ERROR
     (failed,) = [entry for entry in logs if entry["event"] == "caches_not_usable"]

@@ -20,19 +20,16 @@ from runner.devices.gate import HealthGate
 from runner.devices.vendors.nvidia import Nvml
 from runner.evaluation import warm_pool
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.task_format import extra_to_stored, load_folder, to_stored
 from runner.task_format.model import CaseSet
 from sandbox.host.engine import DockerEngine
 from tests.fakes.nvml import Nvml as FakeNvml
 from tests.fakes.recordings import nvidia
+from tests.integration.evaluation.conftest import RIGHT, VECTORADD, evaluator_with
 from tests.integration.extras.trainers.kinds.test_modules import GOOD, REFERENCE
-from tests.plugins.live import ROOT
 from tests.support.waiting import PATIENCE_S
 from tests.unit import samples
 
-TASK = load_folder(ROOT / "tasks" / "problems" / "vectoradd").task
-TASK = replace(TASK, extra=replace(TASK.extra, cases={"CPU": CaseSet(benchmarks=({"size": 64, "seed": 1},))}))
-CODE = (ROOT / "tasks" / "problems" / "vectoradd" / "solutions" / "correct" / "torch_add.py").read_bytes()
+TASK = replace(VECTORADD, extra=replace(VECTORADD.extra, cases={"CPU": CaseSet(benchmarks=({"size": 64, "seed": 1},))}))
 POWER_CAP, HW_THERMAL = 0x4, 0x40
 
 
@@ -47,6 +44,11 @@ class _Types:
         return replace(found, sample_every_s=0.05, clocks=self._clocks)
 
 
+def h100(**answers: Any) -> dict[str, Any]:  # noqa: ANN401 what the driver answers
+    """What the driver answers of a fit device."""
+    return nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0), **answers)
+
+
 def evaluate(
     engine: DockerEngine,
     settings: EvaluationSettings,
@@ -55,7 +57,7 @@ def evaluate(
     on_progress: Callable[[Progress], None] | None = None,
 ) -> JobResult:
     """A benchmark on a slot whose device answers so."""
-    job = replace(samples.job(mode=Mode.BENCHMARK, code=CODE), task=to_stored(TASK), extra=extra_to_stored(TASK.extra))
+    job = samples.job_on(TASK, RIGHT, mode=Mode.BENCHMARK)
     with evaluator_of(engine, settings, answers, clocks) as (made, slot):
         return made.run(job, slot, cancel=threading.Event(), on_progress=on_progress)
 
@@ -72,16 +74,10 @@ def evaluator_of(
     )
     fake.nvmlInit()
     registry: Any = _Types(clocks)
-    made = Evaluator(engine, registry, replace(settings, warm_containers=warm))
-    made._systems["CPU"] = {"hostname": "test-host"}
-    made._resources = replace(
-        made._resources,
-        gate=HealthGate(made._quarantine, type_of=lambda slot: registry.get(slot.gpu_type), openers=gate_of),
-    )
-    try:
+    with evaluator_with(engine, settings, registry=registry, warm_containers=warm) as made:
+        gate = HealthGate(made._quarantine, type_of=lambda slot: registry.get(slot.gpu_type), openers=gate_of)
+        made._resources = replace(made._resources, gate=gate)
         yield made, replace(samples.SLOT, devices=(device,))
-    finally:
-        made.close()
 
 
 def group_rows(
@@ -119,7 +115,7 @@ def becomes_hot(answers: dict[str, Any]) -> Callable[[Progress], None]:
 
 def test_clocks_are_told_to_the_judge_and_shown(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
     """A power cap is noted for each case, and no call is set aside for it."""
-    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0), nvmlDeviceGetCurrentClocksEventReasons=POWER_CAP)
+    answers = h100(nvmlDeviceGetCurrentClocksEventReasons=POWER_CAP)
     result = evaluate(docker_engine, settings, answers)
     assert result.verdict is Verdict.ACCEPTED, result.error
     (step,) = result.report["steps"]
@@ -135,7 +131,7 @@ def test_a_device_that_becomes_hot_is_no_place_to_time_on(
     docker_engine: DockerEngine, settings: EvaluationSettings
 ) -> None:
     """The run fails on our side, with the reason, so that it is tried again elsewhere."""
-    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0))
+    answers = h100()
     with pytest.raises(EvaluationError, match=r"too unsteady to time on: .*hw_thermal_slowdown"):
         evaluate(docker_engine, settings, answers, on_progress=becomes_hot(answers))
     # It is hot still, so nothing is begun on it.
@@ -147,7 +143,7 @@ def test_times_count_at_the_clocks_that_the_gpu_type_demands(
     docker_engine: DockerEngine, settings: EvaluationSettings
 ) -> None:
     """The result says what was demanded; off that clock nothing is timed, and the run fails on our side."""
-    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0), nvmlDeviceGetClockInfo={"1": 1410, "2": 2619})
+    answers = h100(nvmlDeviceGetClockInfo={"1": 1410, "2": 2619})
     result = evaluate(docker_engine, settings, answers, ClockPolicy(sm_mhz=1410, memory_mhz=2619))
     assert result.verdict is Verdict.ACCEPTED, result.error
     (run,) = result.runs
@@ -162,7 +158,7 @@ def test_times_count_at_the_clocks_that_the_gpu_type_demands(
 
 def test_a_group_on_a_hot_device_is_our_fault(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
     """Of what is right no time counts, so it is evaluated again; what is wrong is wrong on any device."""
-    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0))
+    answers = h100()
     codes = [GOOD, GOOD.replace("torch.relu(", "torch.tanh(")]
     right, wrong = group_rows(docker_engine, settings, answers, codes, becomes_hot(answers))
     assert (right["verdict"], right["stage"], wrong["verdict"]) == ("internal_error", "timing", "wrong_answer"), right
@@ -174,7 +170,7 @@ def test_a_group_does_not_count_where_its_device_broke(
     docker_engine: DockerEngine, settings: EvaluationSettings
 ) -> None:
     """Memory errors during the run, or before it: all of the group is evaluated again."""
-    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0))
+    answers = h100()
 
     def breaks(progress: Progress) -> None:
         if progress.phase == "candidates":
@@ -192,7 +188,7 @@ def test_groups_of_a_batch_share_a_container_while_nothing_is_left_on_their_devi
 ) -> None:
     """What a group leaves there ends its container, and the slot waits; no process of its container lives on."""
     monkeypatch.setattr(warm_pool, "IDLE_S", PATIENCE_S)
-    answers = nvidia("NVIDIA H100 80GB HBM3", 0x2330, 79, (9, 0))
+    answers = h100()
 
     def leaves(_progress: Progress) -> None:
         answers["nvmlDeviceGetComputeRunningProcesses"] = [{"pid": 1 << 22, "usedGpuMemory": 1 << 20}]

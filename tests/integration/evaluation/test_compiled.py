@@ -6,17 +6,17 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from runner.base.gpu_types import Registry
-from runner.base.model import Job, JobResult, Mode, SubmissionJob, Verdict
+from runner.base.model import JobResult, Mode, SubmissionJob, Verdict
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.task_format import extra_to_stored, load_folder, to_stored
+from runner.task_format import load_folder
 from sandbox.host.engine import DockerEngine
+from tests.integration.evaluation.conftest import evaluate, evaluator_with
 from tests.plugins.live import ROOT
 from tests.unit import samples
 
@@ -30,46 +30,32 @@ pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="lang cu ne
 Evaluate = Callable[[str, Mode], JobResult]
 
 
-def job(solution: str, mode: Mode) -> Job:
+def job(solution: str, mode: Mode) -> SubmissionJob:
     """A job of the task with one of its solutions."""
-    drawn = samples.job(mode=mode, code=(FOLDER / "solutions" / solution).read_bytes())
-    return replace(
-        drawn, file_name=Path(solution).name, task=to_stored(TASK), extra=extra_to_stored(TASK.extra), submission_id=7
-    )
+    path = FOLDER / "solutions" / solution
+    return samples.job_on(TASK, path.read_bytes(), mode=mode, file_name=path.name, submission_id=7)
 
 
-def evaluator(engine: DockerEngine, settings: EvaluationSettings, workers: int | None) -> Evaluator:
+@contextmanager
+def evaluator(engine: DockerEngine, settings: EvaluationSettings, workers: int | None) -> Iterator[Evaluator]:
     """One that builds ahead, or not."""
-    made = Evaluator(engine, Registry.load(), replace(settings, build_workers=workers, warm_containers=0))
-    made._build_cache.arrange([SLOT])
-    # What a probe would find out; none of these tests is about it.
-    made._systems["CPU"] = {"hostname": "test-host"}
-    return made
+    with evaluator_with(engine, settings, build_workers=workers, warm_containers=0) as made:
+        made._build_cache.arrange([SLOT])
+        yield made
 
 
 @pytest.fixture
 def ahead(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluate]:
     """Evaluates what was built in a container of its own."""
-    with _closing(evaluator(docker_engine, settings, None)) as run:
-        yield run
+    with evaluator(docker_engine, settings, None) as made:
+        yield lambda solution, mode: evaluate(made, job(solution, mode), SLOT)
 
 
 @pytest.fixture
 def at_once(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluate]:
     """Evaluates and compiles in one container."""
-    with _closing(evaluator(docker_engine, settings, 0)) as run:
-        yield run
-
-
-class _closing:  # noqa: N801 reads like contextlib's
-    def __init__(self, made: Evaluator) -> None:
-        self._made = made
-
-    def __enter__(self) -> Evaluate:
-        return lambda solution, mode: self._made.run(job(solution, mode), SLOT, cancel=threading.Event())
-
-    def __exit__(self, *_: object) -> None:
-        self._made.close()
+    with evaluator(docker_engine, settings, 0) as made:
+        yield lambda solution, mode: evaluate(made, job(solution, mode), SLOT)
 
 
 def test_what_was_built_ahead_is_judged_like_every_submission(ahead: Evaluate) -> None:
@@ -106,16 +92,13 @@ def test_an_early_check_refuses_as_the_run_would_and_leaves_its_build_to_it(
     docker_engine: DockerEngine, settings: EvaluationSettings
 ) -> None:
     """A source that compiles is built once; one that does not has its result without a slot."""
-    checking = evaluator(docker_engine, settings, None)
-    with _closing(checking) as run, capture_logs() as logs:
+    with evaluator(docker_engine, settings, None) as checking, capture_logs() as logs:
         broken, right = (job(name, Mode.TEST) for name in ("wrong/does_not_compile.cuh", "correct/loop.cuh"))
-        assert isinstance(broken, SubmissionJob)
-        assert isinstance(right, SubmissionJob)
         result = checking.refuse(broken, SLOT, cancel=threading.Event())
         assert result is not None
-        ran = run("wrong/does_not_compile.cuh", Mode.TEST)
+        ran = evaluate(checking, broken, SLOT)
         assert (result.verdict, result.error, result.runs) == (Verdict.COMPILE_ERROR, ran.error, ran.runs)
         assert checking.refuse(right, SLOT, cancel=threading.Event()) is None
-        assert run("correct/loop.cuh", Mode.TEST).verdict is Verdict.ACCEPTED
+        assert evaluate(checking, right, SLOT).verdict is Verdict.ACCEPTED
     # The broken one was built again: what the check has said is all there is to say of it.
     assert len([entry for entry in logs if entry["event"] == "build_finished"]) == 3

@@ -11,17 +11,13 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from runner.base.gpu_types import Registry
 from runner.base.model import JobResult, Mode, SubmissionJob, Verdict
-from runner.evaluation import build_plan
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.task_format import extra_to_stored, load_folder, to_stored
 from runner.task_format.model import Harness
 from sandbox.host.engine import DockerEngine
-from tests.plugins.live import ROOT
+from tests.integration.evaluation.conftest import VECTORADD, evaluate, evaluator_with
 from tests.unit import samples
 
-VECTORADD = load_folder(ROOT / "tasks" / "problems" / "vectoradd").task
 #: One core, so that the other one is for checks.
 SLOT = replace(samples.SLOT, cpus=(min(os.sched_getaffinity(0)),))
 OPEN = b'def custom_kernel(data:\n    text = "\\d"\n    return data\n'
@@ -37,19 +33,8 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def evaluator(docker_engine: DockerEngine, shared_settings: EvaluationSettings) -> Iterator[Evaluator]:
     """An evaluator with a core for checks; nothing is warm."""
-    settings = replace(shared_settings, build_workers=None, warm_containers=0)
-    evaluator = Evaluator(docker_engine, Registry.load(), settings)
-    evaluator.prepare([SLOT])
-    yield evaluator
-    evaluator.close()
-
-
-def job(code: bytes, mode: Mode = Mode.TEST, harness: Harness = Harness.BUILTIN) -> SubmissionJob:
-    """A job of a task under the built-in harness, or under its own program."""
-    task = VECTORADD if harness is Harness.BUILTIN else samples.task(harness=harness)
-    drawn = samples.job(mode=mode, code=code)
-    assert isinstance(drawn, SubmissionJob)
-    return replace(drawn, task=to_stored(task), extra=extra_to_stored(task.extra))
+    with evaluator_with(docker_engine, shared_settings, [SLOT], build_workers=None, warm_containers=0) as made:
+        yield made
 
 
 def refuse(evaluator: Evaluator, given: SubmissionJob) -> JobResult | None:
@@ -81,11 +66,11 @@ def shown(result: JobResult) -> dict[str, Any]:
 )
 def test_a_file_that_is_no_python_is_refused_as_its_run_would_be(evaluator: Evaluator, code: bytes, mode: Mode) -> None:
     """Verdict, message, rows and what the interpreter printed: only the times and the place differ."""
-    given = job(code, mode)
+    given = samples.job_on(VECTORADD, code, mode=mode)
     result = refuse(evaluator, given)
     assert result is not None
     assert result.verdict is Verdict.COMPILE_ERROR
-    assert shown(result) == shown(evaluator.run(given, SLOT, cancel=threading.Event()))
+    assert shown(result) == shown(evaluate(evaluator, given, SLOT))
     assert result.runs[0].system_info["runner"]["slot"] == "build worker"
 
 
@@ -102,27 +87,20 @@ def test_a_file_that_is_no_python_is_refused_as_its_run_would_be(evaluator: Eval
 )
 def test_whatever_else_it_is_has_to_run(evaluator: Evaluator, code: bytes) -> None:
     """None of it is run here; a file that the parser cannot read to its end has no verdict, either."""
-    assert refuse(evaluator, job(code)) is None
+    assert refuse(evaluator, samples.job_on(VECTORADD, code)) is None
 
 
 def test_a_task_with_its_own_program_has_the_last_word(evaluator: Evaluator) -> None:
     """No container is started."""
     with capture_logs() as logs:
-        assert refuse(evaluator, job(OPEN, harness=Harness.PROGRAM)) is None
+        assert refuse(evaluator, samples.job_on(samples.task(harness=Harness.PROGRAM), OPEN)) is None
     assert not [entry for entry in logs if entry["event"] == "build_finished"]
-
-
-def test_a_check_that_takes_too_long_says_nothing(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file has to run."""
-    monkeypatch.setattr(build_plan, "_PARSE_TIMEOUT_S", 0.001)
-    assert refuse(evaluator, job(OPEN)) is None
 
 
 def test_without_a_spare_core_nothing_is_checked(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
     """Nor with no build workers: a check would disturb what is timed."""
     every = replace(SLOT, cpus=tuple(os.sched_getaffinity(0)))
     for workers, slot in ((None, every), (0, SLOT)):
-        evaluator = Evaluator(docker_engine, Registry.load(), replace(settings, build_workers=workers))
-        evaluator._build_cache.arrange([slot])
-        assert not evaluator.can_refuse
-        evaluator.close()
+        with evaluator_with(docker_engine, settings, build_workers=workers) as evaluator:
+            evaluator._build_cache.arrange([slot])
+            assert not evaluator.can_refuse

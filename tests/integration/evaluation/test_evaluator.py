@@ -11,25 +11,20 @@ from pathlib import Path
 import pytest
 
 from runner.base.errors import CancelledByRequest, EngineUnavailableError
-from runner.base.gpu_types import Registry
-from runner.base.model import Job, Mode, Verdict
+from runner.base.model import Job, Verdict
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
-from tests.plugins.live import ROOT
+from tests.integration.evaluation.conftest import RIGHT, VECTORADD, evaluate, evaluator_with
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit import samples
 
-VECTORADD = ROOT / "tasks" / "problems" / "vectoradd"
-RIGHT = (VECTORADD / "solutions" / "correct" / "torch_add.py").read_bytes()
 ENDLESS = b"def custom_kernel(data):\n    while True:\n        pass\n"
 
 
 def job(code: bytes) -> Job:
     """A test job on vectoradd."""
-    task = load_folder(VECTORADD).task
-    return replace(samples.job(mode=Mode.TEST, code=code), task=to_stored(task), extra=extra_to_stored(task.extra))
+    return samples.job_on(VECTORADD, code)
 
 
 def waiting(evaluator: Evaluator) -> str:
@@ -41,8 +36,7 @@ def waiting(evaluator: Evaluator) -> str:
 def test_a_warm_container_serves_one_job_and_is_replaced(evaluator: Evaluator, docker_engine: DockerEngine) -> None:
     """The job runs in the container that waited; afterwards that one is gone and another waits; closing removes it."""
     first = waiting(evaluator)
-    result = evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event())
-    assert result.verdict is Verdict.ACCEPTED
+    assert evaluate(evaluator, job(RIGHT)).verdict is Verdict.ACCEPTED
     second = waiting(evaluator)
     assert second != first
     evaluator.close()
@@ -96,7 +90,7 @@ def test_the_next_container_is_started_before_the_last_one_is_removed(
 
     monkeypatch.setattr(docker_engine, "start", started)
     monkeypatch.setattr(docker_engine, "_remove", removed)
-    assert shared_evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED
+    assert evaluate(shared_evaluator, job(RIGHT)).verdict is Verdict.ACCEPTED
     assert in_time == [True]
     waiting(shared_evaluator)
 
@@ -114,13 +108,9 @@ def test_containers_import_on_cores_that_no_slot_uses(
         return start(spec, **options)
 
     monkeypatch.setattr(docker_engine, "start", started)
-    evaluator = Evaluator(docker_engine, Registry.load(), settings)
-    try:
-        evaluator.prepare([slot])
+    with evaluator_with(docker_engine, settings, [slot]) as evaluator:
         waiting(evaluator)
-        result = evaluator.run(job(RIGHT), slot, cancel=threading.Event())
-    finally:
-        evaluator.close()
+        result = evaluate(evaluator, job(RIGHT), slot)
     assert result.verdict is Verdict.ACCEPTED
     # The probe's is started for itself.
     assert imported[:2] == [(), (other,)]
@@ -129,7 +119,7 @@ def test_containers_import_on_cores_that_no_slot_uses(
 def test_a_warm_container_that_died_costs_no_verdict(shared_evaluator: Evaluator, docker_engine: DockerEngine) -> None:
     """It is found dead when its job comes, and the job runs in a fresh one."""
     docker_engine._kill(waiting(shared_evaluator))
-    result = shared_evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event())
+    result = evaluate(shared_evaluator, job(RIGHT))
     assert result.verdict is Verdict.ACCEPTED
 
 
@@ -138,7 +128,7 @@ def test_a_cancelled_run_ends_and_its_container_with_it(shared_evaluator: Evalua
     cancel = threading.Event()
     with pytest.raises(CancelledByRequest):
         shared_evaluator.run(job(ENDLESS), samples.SLOT, cancel=cancel, on_progress=lambda _: cancel.set())
-    assert shared_evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED
+    assert evaluate(shared_evaluator, job(RIGHT)).verdict is Verdict.ACCEPTED
 
 
 def test_a_job_that_is_cancelled_while_its_container_starts_does_not_wait_for_it(
@@ -156,7 +146,7 @@ def test_a_job_that_is_cancelled_while_its_container_starts_does_not_wait_for_it
 
     waiting(evaluator)
     monkeypatch.setattr(docker_engine, "start", slow)
-    assert evaluator.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED
+    assert evaluate(evaluator, job(RIGHT)).verdict is Verdict.ACCEPTED
     assert begun.wait(PATIENCE_S)
     cancel = threading.Event()
     threading.Timer(0.2, cancel.set).start()
@@ -169,14 +159,15 @@ def test_a_job_that_is_cancelled_while_its_container_starts_does_not_wait_for_it
 def test_an_engine_that_is_away_is_our_fault(settings: EvaluationSettings, state_dir: Path) -> None:
     """No verdict: the job will be retried, and the sentence names the engine."""
     engine = DockerEngine(f"unix://{state_dir}/none.sock", owner="test")
-    lost = Evaluator(engine, Registry.load(), settings)
-    with pytest.raises(EngineUnavailableError, match=r"none\.sock"):
-        lost.run(job(RIGHT), samples.SLOT, cancel=threading.Event())
-    lost.close()
+    with (
+        evaluator_with(engine, settings) as lost,
+        pytest.raises(EngineUnavailableError, match=r"none\.sock"),
+    ):
+        evaluate(lost, job(RIGHT))
 
 
 def test_code_that_is_no_text_is_invalid(shared_evaluator: Evaluator) -> None:
     """KernelBot's own rows may hold any bytes; nothing is run for such a one."""
-    result = shared_evaluator.run(job(b"x = '\xff'\n"), samples.SLOT, cancel=threading.Event())
+    result = evaluate(shared_evaluator, job(b"x = '\xff'\n"))
     assert result.verdict is Verdict.INVALID
     assert "0xff" in (result.error or "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -10,22 +9,20 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
-from runner.base.gpu_types import Registry
-from runner.base.model import JobResult, Mode, SubmissionJob, Verdict
+from runner.base.model import JobResult, Mode, Verdict
 from runner.evaluation import warm_pool
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.host.engine import DockerEngine
 from tests.acceptance.modules.neighbours import all_at_once, attacks, without_cleaning
 from tests.acceptance.modules.problems import PROBLEMS, candidate
-from tests.plugins.live import ROOT, with_few_calls
+from tests.integration.evaluation.conftest import VECTORADD, evaluate, evaluator_with
+from tests.plugins.live import with_few_calls
 from tests.support.waiting import PATIENCE_S
 from tests.unit import samples
 
 #: A group for each: files, memory, objects of the kernel and processes are in both.
 HALVES = (0, 1)
-_FOLDER: Final = load_folder(ROOT / "tasks" / "problems" / "vectoradd").task
-VECTORADD: Final = with_few_calls(replace(_FOLDER, tests=_FOLDER.tests[:1], benchmarks=_FOLDER.benchmarks[:1]), 3)
+SMALL: Final = with_few_calls(replace(VECTORADD, tests=VECTORADD.tests[:1], benchmarks=VECTORADD.benchmarks[:1]), 3)
 RIGHT: Final = "def custom_kernel(data):\n    return data[0] + data[1]\n"
 #: Leaves a file in a compiler's cache, and says whether it was there.
 CACHES: Final = """
@@ -81,7 +78,7 @@ def _verdicts(evaluator: Evaluator, half: int) -> Mapping[str, list[str]]:
         reference=PROBLEMS["linear"],
         settings={"timed_calls": 0, "inputs": 2, "timeout_s": 100},
     )
-    rows = evaluator.run(group, samples.SLOT, cancel=threading.Event()).items
+    rows = evaluate(evaluator, group).items
     return {
         name: sorted(str(row["verdict"]) for row in rows[2 * number : 2 * number + 2])
         for number, (name, _) in enumerate(part)
@@ -100,13 +97,8 @@ def test_each_attack_works_where_nothing_is_cleaned_up(
     docker_engine: DockerEngine, settings: EvaluationSettings
 ) -> None:
     """The second candidate meets what the first has left, or is killed by it."""
-    with without_cleaning():
-        evaluator = Evaluator(docker_engine, Registry.load(), replace(settings, warm_containers=0))
-        try:
-            evaluator.prepare([samples.SLOT])
-            found = {name: verdicts for half in HALVES for name, verdicts in _verdicts(evaluator, half).items()}
-        finally:
-            evaluator.close()
+    with without_cleaning(), evaluator_with(docker_engine, settings, [samples.SLOT], warm_containers=0) as evaluator:
+        found = {name: verdicts for half in HALVES for name, verdicts in _verdicts(evaluator, half).items()}
     assert found == {name: ["accepted", "runtime_error"] for name in found}
 
 
@@ -117,22 +109,14 @@ def _run(evaluator: Evaluator, *codes: str, before: str = "", **settings: Any) -
         reference=before + PROBLEMS["linear"],
         settings={"timed_calls": 0, "inputs": 2, "timeout_s": 100, **settings},
     )
-    rows = evaluator.run(group, samples.SLOT, cancel=threading.Event()).items
+    rows = evaluate(evaluator, group).items
     return [(str(row["verdict"]), str(row["message"])) for row in rows]
 
 
 def _submit(evaluator: Evaluator, code: str, *, secret: bool, submission: int = 3, failures: int = 0) -> JobResult:
     """The result of the public or the secret run of a submission."""
-    drawn = samples.job(mode=Mode.LEADERBOARD, code=code.encode(), secret=secret, failures=failures)
-    assert isinstance(drawn, SubmissionJob)
-    job = replace(
-        drawn,
-        id=2 * submission + secret,
-        submission_id=submission,
-        task=to_stored(VECTORADD),
-        extra=extra_to_stored(VECTORADD.extra),
-    )
-    return evaluator.run(job, samples.SLOT, cancel=threading.Event())
+    who = {"id": 2 * submission + secret, "submission_id": submission, "secret": secret, "failures": failures}
+    return evaluate(evaluator, samples.job_on(SMALL, code, mode=Mode.LEADERBOARD, **who))
 
 
 def _keeps(evaluator: Evaluator) -> bool:
@@ -178,16 +162,11 @@ def test_each_attack_on_the_next_group_works_where_nothing_is_cleaned_up(
 ) -> None:
     """The candidates and the reference of the next group meet what the first one has left."""
     texts, good = attacks(candidate("linear")), candidate("linear")
-    with without_cleaning():
-        evaluator = Evaluator(docker_engine, Registry.load(), settings)
-        try:
-            evaluator.prepare([samples.SLOT])
-            _run(evaluator, *texts.values())
-            verdicts = dict(zip(texts, _run(evaluator, *texts.values()), strict=True))
-            _run(evaluator, good, before=_LEAVES)
-            ((verdict, message),) = _run(evaluator, good, before=_LOOKS)
-        finally:
-            evaluator.close()
+    with without_cleaning(), evaluator_with(docker_engine, settings, [samples.SLOT]) as evaluator:
+        _run(evaluator, *texts.values())
+        verdicts = dict(zip(texts, _run(evaluator, *texts.values()), strict=True))
+        _run(evaluator, good, before=_LEAVES)
+        ((verdict, message),) = _run(evaluator, good, before=_LOOKS)
     assert {name: verdict for name, (verdict, _) in verdicts.items()} == dict.fromkeys(texts, "runtime_error"), verdicts
     assert verdict == "invalid"
     assert all(what in message for what in ("/judge/of", "/tmp/of", "/dev/shm/of", "memory", "process"))
@@ -204,7 +183,7 @@ def test_a_container_that_breaks_after_an_earlier_group_costs_no_verdict(
     assert [verdict for verdict, _ in _run(evaluator, good)] == ["accepted"]
     assert _kept(evaluator).requests == 1
     assert [verdict for verdict, _ in _run(evaluator, good, separate_containers=True)] == ["accepted"]
-    assert evaluator._warm_pool._pools[samples.SLOT.name].kept is None
+    assert not _keeps(evaluator)
 
 
 @pytest.mark.usefixtures("patient")
@@ -240,15 +219,10 @@ def test_a_secret_run_meets_its_public_one_where_nothing_is_cleaned_up(
     docker_engine: DockerEngine, settings: EvaluationSettings
 ) -> None:
     """It meets whatever was left, unless a process that was left kills it first."""
-    with without_cleaning():
-        evaluator = Evaluator(docker_engine, Registry.load(), settings)
-        try:
-            evaluator.prepare([samples.SLOT])
-            assert _submit(evaluator, all_at_once(RIGHT), secret=False).verdict is Verdict.ACCEPTED
-            container = _kept(evaluator)
-            result = _submit(evaluator, all_at_once(RIGHT), secret=True)
-        finally:
-            evaluator.close()
+    with without_cleaning(), evaluator_with(docker_engine, settings, [samples.SLOT]) as evaluator:
+        assert _submit(evaluator, all_at_once(RIGHT), secret=False).verdict is Verdict.ACCEPTED
+        container = _kept(evaluator)
+        result = _submit(evaluator, all_at_once(RIGHT), secret=True)
     assert container.requests == 2
     assert result.verdict is Verdict.RUNTIME_ERROR
 

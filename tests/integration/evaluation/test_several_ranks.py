@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 
-from runner.base.model import Job, JobResult, Mode, Verdict
+from runner.base.model import JobResult, Verdict
 from runner.evaluation.evaluate import Evaluator
-from runner.task_format import extra_to_stored, load_folder, to_stored
+from runner.task_format import load_folder
 from sandbox.host.engine import DockerEngine
+from tests.integration.evaluation.conftest import evaluate
 from tests.plugins.live import ROOT
 from tests.unit import samples
 
@@ -41,18 +41,14 @@ def custom_kernel(data):
 """
 
 
-def evaluate(evaluator: Evaluator, code: str, *, timeout_s: int = 200) -> JobResult:
+def judged(evaluator: Evaluator, code: str, *, timeout_s: int = 200) -> JobResult:
     """A test job on the slot of two cores."""
-    task = replace(load_folder(FOLDER).task, test_timeout_s=timeout_s)
-    job: Job = replace(
-        samples.job(mode=Mode.TEST, code=code.encode()), task=to_stored(task), extra=extra_to_stored(task.extra)
-    )
-    return evaluator.run(job, samples.SLOT, cancel=threading.Event())
+    return evaluate(evaluator, samples.job_on(replace(load_folder(FOLDER).task, test_timeout_s=timeout_s), code))
 
 
 def test_a_right_submission_is_accepted_and_cannot_join_the_rank_checkers(evaluator: Evaluator) -> None:
     """Ranks meet over the loopback device; the judge's own group accepts no connection while a submission runs."""
-    result = evaluate(evaluator, RIGHT.replace("custom_kernel", "right_kernel") + LISTENERS)
+    result = judged(evaluator, RIGHT.replace("custom_kernel", "right_kernel") + LISTENERS)
     assert result.verdict is Verdict.ACCEPTED, result.error
     (run,) = result.runs
     assert run.result["test-count"] == "3"
@@ -65,12 +61,12 @@ def test_a_rank_that_hangs_is_named_and_takes_all_with_it(evaluator: Evaluator, 
     """The limit holds, the sentence says who was where, and the slot's next job is judged as if nothing had been."""
     # Both ranks need the first seconds to get there, on a busy machine many; a longer limit ends them in the same way.
     for timeout_s in (3, 15, 50):
-        result = evaluate(evaluator, HANGS, timeout_s=timeout_s)
+        result = judged(evaluator, HANGS, timeout_s=timeout_s)
         assert result.verdict is Verdict.TIME_LIMIT
         if "rank 0 waited" in (result.error or ""):
             break
     assert "rank 1 was at submission.py:" in (result.error or "")
     assert "rank 0 waited for the others at submission.py:9" in (result.error or "")
-    assert evaluate(evaluator, RIGHT).verdict is Verdict.ACCEPTED
+    assert judged(evaluator, RIGHT).verdict is Verdict.ACCEPTED
     evaluator.close()
     assert docker_engine.reap() == 0

@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from runner.base.gpu_types import Registry
 from runner.base.model import Job, JobResult, Mode, Verdict
-from runner.evaluation.evaluate import EvaluationSettings, Evaluator
-from runner.task_format import extra_to_stored, load_folder, to_stored
+from runner.evaluation.evaluate import EvaluationSettings
+from runner.task_format import extra_to_stored
 from sandbox.host.engine import DockerEngine
-from tests.plugins.live import ROOT
+from tests.integration.evaluation.conftest import RIGHT, VECTORADD, evaluate, evaluator_with
 from tests.unit import samples
-
-VECTORADD = ROOT / "tasks" / "problems" / "vectoradd"
 
 
 def job(**extra: str) -> Job:
     """A benchmark of a right solution of vectoradd; `extra` replaces what its runner.yml says of its work."""
-    task = load_folder(VECTORADD).task
-    code = (VECTORADD / "solutions" / "correct" / "torch_add.py").read_bytes()
-    stored = {**extra_to_stored(task.extra), **extra}
-    return replace(samples.job(mode=Mode.BENCHMARK, code=code), task=to_stored(task), extra=stored)
+    stored = {**extra_to_stored(VECTORADD.extra), **extra}
+    return samples.job_on(VECTORADD, RIGHT, mode=Mode.BENCHMARK, extra=stored)
 
 
 @pytest.fixture
-def lit(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Callable[[Job], JobResult]]:
+def lit(
+    docker_engine: DockerEngine, settings: EvaluationSettings, tmp_path: Path
+) -> Iterator[Callable[[Job], JobResult]]:
     """Evaluates jobs on a CPU type that does 1e17 operations and moves 1e14 bytes per second, with next to no cache."""
-    overlay = settings.state_dir / "gpus.d"
-    overlay.mkdir()
     figures = "[device]\nl3_mib = 1e-3\nbandwidth_gb_s = 1e5\npeak_tflops = { fp32 = 1e5 }\n"
-    (overlay / "CPU.toml").write_text(f'extends = "CPU"\nname = "CPU"\n{figures}')
-    made = Evaluator(docker_engine, Registry.load(overlay), replace(settings, warm_containers=0))
-    made.prepare([samples.SLOT])
-    yield lambda what: made.run(what, samples.SLOT, cancel=threading.Event())
-    made.close()
+    (tmp_path / "CPU.toml").write_text(f'extends = "CPU"\nname = "CPU"\n{figures}')
+    with evaluator_with(docker_engine, settings, registry=Registry.load(tmp_path), warm_containers=0) as made:
+        yield lambda what: evaluate(made, what)
 
 
 def test_the_speed_of_light_is_in_the_result_and_beyond_it_is_no_result(lit: Callable[[Job], JobResult]) -> None:
@@ -46,7 +39,7 @@ def test_the_speed_of_light_is_in_the_result_and_beyond_it_is_no_result(lit: Cal
     result = lit(job())
     assert result.verdict is Verdict.ACCEPTED, result.error
     (timed,) = result.runs
-    for index, case in enumerate(load_folder(VECTORADD).task.cases_for("CPU").benchmarks or ()):
+    for index, case in enumerate(VECTORADD.cases_for("CPU").benchmarks or ()):
         fraction = float(timed.result[f"benchmark.{index}.sol"])
         sol_ns = 6 * int(str(case["size"])) ** 2 / 1e5
         assert fraction * float(timed.result[f"benchmark.{index}.mean"]) == pytest.approx(sol_ns, rel=1e-3)

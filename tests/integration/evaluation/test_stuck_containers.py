@@ -16,7 +16,8 @@ from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from sandbox.errors import EngineRefused
 from sandbox.host import engine as engine_module
 from sandbox.host.engine import DockerEngine
-from tests.integration.evaluation.test_evaluator import ENDLESS, RIGHT, job
+from tests.integration.evaluation.conftest import RIGHT, evaluate
+from tests.integration.evaluation.test_evaluator import ENDLESS, job
 from tests.integration.sandbox.engine_proxy import Answer, Call, EngineProxy
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit import samples
@@ -101,7 +102,7 @@ def test_what_cannot_be_removed_costs_its_slot_and_no_verdict(
     """
     for silent in (False, True):
         disobedience.silent = silent
-        result = stubborn.run(job(ENDLESS), samples.SLOT, cancel=threading.Event())
+        result = evaluate(stubborn, job(ENDLESS))
         assert result.verdict is Verdict.TIME_LIMIT
         (reason,) = quarantine.reasons().values()
         assert "could not be removed" in reason
@@ -116,10 +117,10 @@ def test_what_cannot_be_removed_costs_its_slot_and_no_verdict(
     with monkeypatch.context() as patch:
         patch.setattr(engine_module, "_attest", broken)
         with pytest.raises(EvaluationError, match="another container than was asked for"):
-            stubborn.run(job(RIGHT), samples.SLOT, cancel=threading.Event())
+            evaluate(stubborn, job(RIGHT))
     assert set(quarantine.reasons()) == {samples.SLOT.name}
     disobedience.obeys.set()
     wait_until(lambda: not quarantine.reasons(), "the slot is used again")
 
     monkeypatch.setattr(stubborn, "_settings", replace(settings, warm_containers=0))
-    assert stubborn.run(job(RIGHT), samples.SLOT, cancel=threading.Event()).verdict is Verdict.ACCEPTED
+    assert evaluate(stubborn, job(RIGHT)).verdict is Verdict.ACCEPTED

@@ -9,24 +9,19 @@ from __future__ import annotations
 import copy
 import json
 import os
-import threading
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sandbox.errors import EngineRefused
-from sandbox.host.engine import DockerEngine
 from sandbox.host.kernel_view import read_kernel_view
 from sandbox.policy import hardening
 from sandbox.policy.observed import Observed, Source, numbers
-from sandbox.protocol import Step, StepsRequest
-from sandbox.spec import Bind, DeviceDriver, Devices, SandboxSpec
-from tests.integration.sandbox.conftest import MIB, Workshop
-from tests.integration.sandbox.engine_proxy import Call, EngineProxy
+from sandbox.spec import DeviceDriver, Devices, SandboxSpec
+from tests.integration.sandbox.conftest import MIB, QUICK, Workshop, converse
+from tests.integration.sandbox.engine_proxy import Call
 
 Body = dict[str, Any]
 Change = Callable[[Body], None]
@@ -127,32 +122,13 @@ FALSE["HostConfig.SecurityOpt/permissive list"] = _permissive_seccomp
 EVERY = (*hardening.RULES, *hardening.LEFT_OUT)
 
 
-@pytest.fixture
-def proxy(workshop: Workshop) -> Iterator[EngineProxy]:
-    """A proxy that passes everything on as it is, until a test says otherwise."""
-    made = EngineProxy(workshop.engine.base_url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def proxied(proxy: EngineProxy) -> Iterator[DockerEngine]:
-    """The engine behind the proxy."""
-    engine = DockerEngine(proxy.url, owner=f"tests-{uuid.uuid4().hex[:12]}")
-    yield engine
-    engine.reap()
-    engine.close()
-
-
 def test_every_setting_of_the_table_is_falsified_here() -> None:
     """A new setting needs a falsification, or this fails."""
     assert {rule.key for rule in EVERY} == {name.partition("/")[0] for name in (*FALSE, *ONLY_SAID)}
 
 
 @pytest.mark.parametrize("name", FALSE)
-def test_an_engine_that_does_something_else_is_noticed(
-    workshop: Workshop, proxy: EngineProxy, proxied: DockerEngine, name: str
-) -> None:
+def test_an_engine_that_does_something_else_is_noticed(workshop: Workshop, name: str) -> None:
     """The setting is named, and nothing is run; if a second source reports it, also where `inspect` looks right."""
     key = name.partition("/")[0]
     rule = next(rule for rule in EVERY if rule.key == key)
@@ -177,10 +153,11 @@ def test_an_engine_that_does_something_else_is_noticed(
             ]
         return answer
 
-    proxy.before, proxy.after = falsify, cover_up
-    spec = workshop.spec()
-    with pytest.raises(EngineRefused, match="made another container than was asked for") as caught:
-        proxied.start(spec).close()
+    with (
+        workshop.proxied(owner=workshop.engine.owner, before=falsify, after=cover_up) as (_, engine),
+        pytest.raises(EngineRefused, match="made another container than was asked for") as caught,
+    ):
+        engine.start(workshop.spec()).close()
     # From inside, a memory file system too many is a writable place too many.
     assert (key if name != "HostConfig.Tmpfs/one more" else "HostConfig.Mounts") in str(caught.value)
     assert "nothing was run in it" in str(caught.value)
@@ -188,12 +165,13 @@ def test_an_engine_that_does_something_else_is_noticed(
         assert f"({Source.KERNEL})" in str(caught.value) or f"({Source.INSIDE})" in str(caught.value)
 
 
-def test_the_proxy_itself_changes_nothing(workshop: Workshop, proxy: EngineProxy, proxied: DockerEngine) -> None:
+def test_the_proxy_itself_changes_nothing(workshop: Workshop) -> None:
     """Control: with the same proxy and no falsification the container is as asked for, and works."""
-    proxy.after = lambda _, answer: answer
-    request = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/true",)),))
-    with proxied.start(workshop.spec()) as container:
-        report = container.run(request, on_progress=None, cancel=threading.Event())
+    with (
+        workshop.proxied(owner=workshop.engine.owner, after=lambda _, answer: answer) as (_, engine),
+        engine.start(workshop.spec()) as container,
+    ):
+        report = converse(container, QUICK)
     assert report.ok
     assert report.attested["settings"] == len(EVERY)
     assert report.attested["unseen"] == []
@@ -216,6 +194,7 @@ def test_what_inspect_says_is_compared_setting_by_setting(workshop: Workshop) ->
     """Each falsification, put into a real answer to `inspect`, is a difference that the engine reports."""
     spec, observed = _seen(workshop, workshop.spec())
     assert hardening.violations(spec, observed) == []
+    assert observed.inside["interfaces"] == ["lo"]
     for name, change in {**FALSE, **ONLY_SAID}.items():
         said: Body = copy.deepcopy(dict(observed.engine))
         # `inspect` keeps apart what the create request has side by side.
@@ -238,17 +217,8 @@ def test_what_is_attested_is_in_the_report_and_follows_the_spec(workshop: Worksh
     devices = Devices(driver=DeviceDriver.NODES, ids=("/dev/fuse",))
     cores = numbers(",".join(map(str, sorted(os.sched_getaffinity(0))[:2])))
     spec = replace(workshop.spec(memory_bytes=300 * MIB, pids=77, cpus=cores), devices=devices)
-    request = StepsRequest(files={}, steps=())
-    record = workshop.run(spec, request).attested
-    plain = workshop.run(workshop.spec(), request).attested
+    record, plain = (workshop.run(each, QUICK).attested for each in (spec, workshop.spec()))
     assert (record["memory_bytes"], record["pids"], tuple(record["cpus"])) == (300 * MIB, 77, cores)
     assert record["devices"] == ["/dev/fuse"]
     assert record["policy"] != plain["policy"]
     json.dumps(record)
-
-
-def test_a_bind_that_is_missing_inside_is_told(workshop: Workshop, tmp_path: Path) -> None:
-    """A bind of the spec that the container does not have is named."""
-    spec, observed = _seen(workshop, workshop.spec())
-    wanted = replace(spec, binds=(*spec.binds, Bind(source=str(tmp_path), target="/opt/data")))
-    assert any("/opt/data" in str(each) for each in hardening.violations(wanted, observed))

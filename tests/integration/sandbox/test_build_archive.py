@@ -5,16 +5,14 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
-import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sandbox.host.build_archive import BuildArchive
-from sandbox.host.engine import ContainerReport
-from sandbox.protocol import ArchivePiece, PairRequest, Request, Step, StepsRequest
-from sandbox.spec import Ending, SandboxSpec
+from sandbox.protocol import ArchivePiece, PairRequest, Step, StepsRequest
+from sandbox.spec import Ending
 from tests.integration.sandbox.conftest import Workshop
 from tests.support.waiting import PATIENCE_S
 
@@ -44,33 +42,14 @@ def program(workshop: Workshop, source: str, *, keep: tuple[str, ...] = ()) -> S
     return StepsRequest(files={}, steps=(step,), keep=keep)
 
 
-def converse(
-    workshop: Workshop,
-    spec: SandboxSpec,
-    request: Request,
-    *,
-    archive: BuildArchive | None = None,
-    into: BuildArchive | None = None,
-) -> ContainerReport:
-    """One container, with an archive for it or from it."""
-    with workshop.engine.start(spec) as container:
-        return container.run(
-            replace(request, archive_bytes=0 if archive is None else archive.size_bytes),
-            on_progress=None,
-            cancel=threading.Event(),
-            archive=archive,
-            receive=into,
-        )
-
-
 def test_an_archive_goes_from_box_to_box(workshop: Workshop, tmp_path: Path) -> None:
     """Same places, same modes, same owner, same times to the nanosecond; three pieces; twice from one file."""
     archive = BuildArchive(tmp_path)
-    built = converse(workshop, workshop.spec(), program(workshop, _MAKE, keep=("cache", "none")), into=archive)
+    built = workshop.run(workshop.spec(), program(workshop, _MAKE, keep=("cache", "none")), into=archive)
     assert built.outcome.ending is Ending.COMPLETED
     assert archive.size_bytes > 2_900_000
     for _ in range(2):
-        used = converse(workshop, workshop.spec(), program(workshop, _LOOK), archive=archive)
+        used = workshop.run(workshop.spec(), program(workshop, _LOOK), archive=archive)
         assert used.ok, used.message
         assert used.steps[0].stdout == built.steps[0].stdout
         assert "kernel.so 0o100644 True" in used.steps[0].stdout
@@ -79,7 +58,7 @@ def test_an_archive_goes_from_box_to_box(workshop: Workshop, tmp_path: Path) -> 
 def test_a_worker_finds_the_archive_and_its_judge_does_not(workshop: Workshop, tmp_path: Path) -> None:
     """It lies in /work before the judge has its request; the judge's places hold what they held."""
     archive = BuildArchive(tmp_path)
-    converse(workshop, workshop.spec(), program(workshop, _MAKE, keep=("cache",)), into=archive)
+    workshop.run(workshop.spec(), program(workshop, _MAKE, keep=("cache",)), into=archive)
     judge = """
 request()
 peer = line()
@@ -92,9 +71,7 @@ line.recv(4)
 line.send(' '.join(sorted(os.listdir('cache/torch'))).encode())
 line.recv(1)
 """
-    report = converse(
-        workshop, workshop.spec(workshop.pair_boot(judge, worker)), PairRequest(payload={}), archive=archive
-    )
+    report = workshop.run(workshop.spec(workshop.pair_boot(judge, worker)), PairRequest(payload={}), archive=archive)
     assert report.ok, report.message
     assert [step.stdout for step in report.steps] == ["kernel.so link.so", "[]"]
 
@@ -127,12 +104,12 @@ line.recv(1)
 """
     archive = BuildArchive(tmp_path)
     request = PairRequest(payload={}, keep=("cache", "none"))
-    report = converse(workshop, workshop.spec(workshop.pair_boot(judge, worker)), request, into=archive)
+    report = workshop.run(workshop.spec(workshop.pair_boot(judge, worker)), request, into=archive)
     assert report.ok, report.message
     assert [step.name for step in report.steps] == ["first", "last"]
     assert (archive.size_bytes > 0) is (verdict == "accepted")
     if verdict == "accepted":
-        used = converse(workshop, workshop.spec(), program(workshop, _LOOK), archive=archive)
+        used = workshop.run(workshop.spec(), program(workshop, _LOOK), archive=archive)
         assert "cache/grows 0o100644 True" in used.steps[0].stdout
 
 
@@ -147,10 +124,10 @@ def test_an_archive_that_reaches_out_brings_down_its_box_and_nothing_else(
     archive = BuildArchive(tmp_path)
     archive.take(ArchivePiece(data=sink.getvalue()))
     if kind == "steps":
-        report = converse(workshop, workshop.spec(), program(workshop, _LOOK), archive=archive)
+        report = workshop.run(workshop.spec(), program(workshop, _LOOK), archive=archive)
     else:
         spec = workshop.spec(workshop.pair_boot("request(); step('ran', 'x')", "line.recv(1)"))
-        report = converse(workshop, spec, PairRequest(payload={}), archive=archive)
+        report = workshop.run(spec, PairRequest(payload={}), archive=archive)
     assert report.ok is False
     assert "does not stay below /work" in (report.message or "")
     assert not report.steps
@@ -160,7 +137,7 @@ def test_more_than_an_archive_may_hold_is_refused_where_it_is_made(workshop: Wor
     """Bytes that do not compress: none of them is sent."""
     source = "import os; os.mkdir('cache')\nwith open('cache/x', 'wb') as file:\n    file.write(os.urandom(66 << 20))"
     archive = BuildArchive(tmp_path)
-    report = converse(workshop, workshop.spec(), program(workshop, source, keep=("cache",)), into=archive)
+    report = workshop.run(workshop.spec(), program(workshop, source, keep=("cache",)), into=archive)
     assert report.ok
     assert archive.size_bytes == 0
     assert "more than" in (archive.refused or "")
@@ -184,7 +161,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     archive = BuildArchive(tmp_path)
     spec = workshop.spec(memory_bytes=160 << 20)
-    report = converse(workshop, spec, program(workshop, source, keep=("cache",)), into=archive)
+    report = workshop.run(spec, program(workshop, source, keep=("cache",)), into=archive)
     assert report.ok, report
     assert report.steps[0].stdout == "-9\n", report.steps
     assert archive.size_bytes == 0
@@ -201,7 +178,7 @@ def test_what_a_failed_program_leaves_is_not_collected(
     request = program(workshop, source, keep=("cache",))
     if exit_code is not None:
         request = replace(request, steps=tuple(replace(step, continue_if="exit_0") for step in request.steps))
-    report = converse(workshop, workshop.spec(), request, into=archive)
+    report = workshop.run(workshop.spec(), request, into=archive)
     assert report.steps[0].exit_code == exit_code
     assert archive.size_bytes == 0
     assert archive.refused is None
@@ -209,5 +186,5 @@ def test_what_a_failed_program_leaves_is_not_collected(
 
 def test_an_unrequested_archive_breaks_the_protocol(workshop: Workshop) -> None:
     """A container whose caller takes none must not send one."""
-    report = converse(workshop, workshop.spec(), program(workshop, _MAKE, keep=("cache",)))
+    report = workshop.run(workshop.spec(), program(workshop, _MAKE, keep=("cache",)))
     assert report.outcome.ending is Ending.BAD_REPORT

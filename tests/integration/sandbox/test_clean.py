@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import replace
 
 import pytest
 
 from sandbox.errors import EngineRefused
 from sandbox.protocol import PairRequest
-from tests.integration.sandbox.conftest import Workshop
+from tests.integration.sandbox.conftest import Workshop, converse
 
 _MAKE = """
 import ctypes
@@ -28,10 +27,6 @@ def make_system_v():
 _JUDGE = (
     _MAKE
     + """
-def next_worker():
-    say('spawn', role='candidate')
-    _, (fd,), _, _ = socket.recv_fds(socket.socket(fileno=os.dup(int(os.environ['KR_RANKS_FD']))), 1, 1)
-    return socket.socket(fileno=fd)
 os.mkdir('/judge/there')
 worker = line()
 for maker, path in request()['made']:
@@ -52,7 +47,7 @@ os._exit(0)
 _WORKER = (
     _MAKE
     + """
-import fcntl, json
+import fcntl
 while True:
     said = line.recv(4096).decode()
     if said == '?':
@@ -94,10 +89,7 @@ def test_a_later_worker_finds_nothing(workshop: Workshop) -> None:
 
     Its output is as it was for the first one.
     """
-    request = PairRequest(payload={"made": _nests()}, successive=True)
-    report = workshop.run(workshop.spec(workshop.pair_boot(_JUDGE, _WORKER)), request)
-    assert report.ok, report.message
-    there = json.loads(report.steps[0].stdout)
+    there = workshop.said(_JUDGE, _WORKER, payload={"made": _nests()}, successive=True)
     empty: dict[str, list[str]] = {name: [] for name in ("/work", "/tmp", "/dev/shm", "shm", "sem")}
     assert there == {**empty, "mode": 0o700, "output": [0, False]}
 
@@ -122,7 +114,6 @@ for path in ('/judge/own', '/tmp/judge', '/dev/shm/judge'):
 make_system_v()
 if os.fork() == 0:
     os.setsid()
-    import time
     time.sleep(86400)
 for path in ('/work/own', '/tmp/worker', '/dev/shm/worker'):
     worker.sendall(path.encode())
@@ -138,12 +129,11 @@ os._exit(payload['exit_code'])
 @pytest.mark.parametrize("successive", [False, True])
 def test_a_further_request_meets_nothing_of_the_last_one(workshop: Workshop, successive: bool) -> None:
     """New processes, empty directories of both users, no System V objects; a report of its own."""
-    never = threading.Event()
     with workshop.engine.start(workshop.spec(workshop.pair_boot(_SUCCESSIVE_JUDGE, _WORKER))) as container:
         request = PairRequest(payload={"exit_code": 0}, successive=successive, stay_open=True)
         last = replace(request, stay_open=False)
         for number in range(3):
-            report = container.run(request if number < 2 else last, on_progress=None, cancel=never)
+            report = converse(container, request if number < 2 else last)
             assert report.ok, report.message
             (step,) = report.steps
             there = json.loads(step.stdout)
@@ -155,7 +145,7 @@ def test_a_further_request_meets_nothing_of_the_last_one(workshop: Workshop, suc
                 "processes": 4 if successive or number < 2 else 3,
             }
         with pytest.raises(EngineRefused, match="it has had 3"):
-            container.run(request, on_progress=None, cancel=never)
+            converse(container, request)
 
 
 def test_a_further_request_is_counted_by_itself(workshop: Workshop) -> None:
@@ -171,8 +161,7 @@ line.recv(1)
     with workshop.engine.start(workshop.spec(workshop.pair_boot(judge, worker))) as container:
         outcomes = []
         for mib in (256, 1, 384):
-            request = PairRequest(payload={"mib": mib}, stay_open=True)
-            report = container.run(request, on_progress=None, cancel=threading.Event())
+            report = converse(container, PairRequest(payload={"mib": mib}, stay_open=True))
             assert report.is_clean, report
             outcomes.append(report.outcome)
     first, second, third = outcomes
@@ -185,7 +174,6 @@ line.recv(1)
 def test_after_a_judge_that_failed_there_is_no_further_request(workshop: Workshop) -> None:
     """Whatever is asked for: what broke one request must not meet another."""
     with workshop.engine.start(workshop.spec(workshop.pair_boot(_SUCCESSIVE_JUDGE, _WORKER))) as container:
-        request = PairRequest(payload={"exit_code": 1}, stay_open=True)
-        report = container.run(request, on_progress=None, cancel=threading.Event())
+        report = converse(container, PairRequest(payload={"exit_code": 1}, stay_open=True))
         assert report.ok is False
         assert not container.is_open

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,9 @@ from sandbox.host.engine import HOST_ROOT_REPOSITORY, DockerEngine
 from sandbox.host.hostroot import HostRoot
 from sandbox.host.stage import stage
 from sandbox.policy.hostconfig import LABEL_OWNER
-from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Ending
-from tests.integration.sandbox.conftest import Workshop
-from tests.integration.sandbox.engine_proxy import Call, EngineProxy
+from tests.integration.sandbox.conftest import QUICK, SLEEP, Workshop, containers, converse, new_owner
+from tests.integration.sandbox.engine_proxy import Call
 from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -58,15 +58,9 @@ for number in range(1000):
 """
 
 
-def _containers(engine: DockerEngine, owner: str) -> list[dict[str, Any]]:
-    with engine._client(60) as api:
-        found: list[dict[str, Any]] = api.containers(all=True, filters={"label": f"{LABEL_OWNER}={owner}"})
-    return found
-
-
-def _volumes_of(containers: list[dict[str, Any]]) -> set[str]:
+def _volumes_of(found: Iterable[dict[str, Any]]) -> set[str]:
     """Those that these containers use; what else the engine holds may be another test's."""
-    mounts = [mount for container in containers for mount in container["Mounts"]]
+    mounts = [mount for container in found for mount in container["Mounts"]]
     return {mount["Name"] for mount in mounts if mount["Type"] == "volume"}
 
 
@@ -102,7 +96,7 @@ def test_a_killed_process_leaves_nothing_after_the_next_start(
 ) -> None:
     """Killed at steps and moments drawn from a seed; found by its label, or, as `eval` is, by its being dead."""
     random_numbers = random.Random(SEED)  # noqa: S311 no secret
-    owner = f"killed-{uuid.uuid4().hex[:12]}"
+    owner = new_owner()
     left: set[str] = set()
     volumes: set[str] = set()
     for step in (b"starting", b"started", b"closing", b"staging"):
@@ -116,9 +110,9 @@ def test_a_killed_process_leaves_nothing_after_the_next_start(
                 break
         time.sleep(random_numbers.random() * 0.1)
         _kill(child)
-        found = _containers(workshop.engine, owner)
-        left |= {container["Id"] for container in found}
-        volumes |= _volumes_of(found)
+        found = containers(workshop.engine, owner)
+        left |= found.keys()
+        volumes |= _volumes_of(found.values())
     assert left, f"nothing was left to find (seed {SEED})"
 
     begun_s = time.monotonic()
@@ -126,7 +120,7 @@ def test_a_killed_process_leaves_nothing_after_the_next_start(
     engine.reap()
     engine.close()
     # A create that was under way when its sender died may be granted a moment later.
-    while found := _containers(workshop.engine, owner):
+    while found := containers(workshop.engine, owner):
         assert time.monotonic() < begun_s + PATIENCE_S, f"{found} (seed {SEED})"
         workshop.engine.reap_orphans()
     assert not volumes & _volumes(workshop.engine)
@@ -136,24 +130,9 @@ def test_a_killed_process_leaves_nothing_after_the_next_start(
     assert list(tmp_path.glob(".stage-*")) == []
 
 
-def test_no_other_process_removes_a_living_processs_containers(workshop: Workshop) -> None:
-    """Another daemon's reaping leaves what a living process uses, whatever its label."""
-    other = DockerEngine(workshop.engine.base_url, owner=f"tests-{uuid.uuid4().hex[:12]}")
-    with workshop.engine.start(workshop.spec()) as container:
-        assert other.reap() == 0
-        assert other.reap_orphans() == 0
-        report = container.run(
-            StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/true",)),)),
-            on_progress=None,
-            cancel=threading.Event(),
-        )
-    other.close()
-    assert report.ok
-
-
 def test_old_root_file_systems_go_and_those_in_use_stay(workshop: Workshop, eval_python: Path) -> None:
     """Of this owner's earlier imports all but the named ones; nothing of anybody else's."""
-    owner = f"tests-{uuid.uuid4().hex[:12]}"
+    owner = new_owner()
     with workshop.engine._client(60) as api:
         for tag, whose in (("old", owner), ("kept", owner), ("foreign", "somebody")):
             api.import_image_from_data(
@@ -178,60 +157,47 @@ def test_old_root_file_systems_go_and_those_in_use_stay(workshop: Workshop, eval
 
 def test_an_engine_that_loses_its_connections_is_our_fault_and_recovers(workshop: Workshop) -> None:
     """Every connection drops in the middle of a run: no verdict, and the next run over the same object works."""
-    proxy = EngineProxy(workshop.engine.base_url)
-    engine = DockerEngine(proxy.url, owner=workshop.engine.owner)
-    request = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/sleep", "100"), timeout_s=100),))
-    try:
+    with workshop.proxied(owner=workshop.engine.owner) as (proxy, engine):
         with engine.start(workshop.spec()) as container:
-            report = container.run(request, on_progress=lambda *_: proxy.cut(), cancel=threading.Event())
+            report = converse(container, SLEEP, on_progress=lambda *_: proxy.cut())
         assert report.outcome.ending is Ending.DIED
         assert report.ok is None
-        quick = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/true",)),))
         with engine.start(workshop.spec()) as container:
-            assert container.run(quick, on_progress=None, cancel=threading.Event()).ok
-    finally:
-        engine.close()
-        proxy.close()
+            assert converse(container, QUICK).ok
 
 
 def test_one_removal_that_hangs_is_told_from_an_engine_that_is_away(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are gone, what is left is named with its labels, and goes when the engine lets it."""
-    owner = f"tests-{uuid.uuid4().hex[:12]}"
-    direct = DockerEngine(workshop.engine.base_url, owner=owner)
-    stuck = direct.start(replace(workshop.spec(), labels={"kernel-runner.slot": "cpu7"}))
-    other = direct.start(workshop.spec())
-    obeys = threading.Event()
+    owner, obeys = new_owner(), threading.Event()
 
     def hang(call: Call) -> None:
         if call.method == "DELETE" and stuck.id in call.path:
             obeys.wait(PATIENCE_S)
 
-    proxy = EngineProxy(workshop.engine.base_url, before=hang)
-    engine = DockerEngine(proxy.url, owner=owner)
-    whole = engine._remove
+    with (
+        DockerEngine(workshop.engine.base_url, owner=owner) as direct,
+        direct.start(replace(workshop.spec(), labels={"kernel-runner.slot": "cpu7"})) as stuck,
+        direct.start(workshop.spec()),
+        workshop.proxied(owner=owner, before=hang) as (_, engine),
+        ExitStack() as undo,
+    ):
+        undo.callback(obeys.set)
+        whole = engine._remove
 
-    def remove(container_id: str) -> None:
-        # Short for the one that hangs; the others' removal may take a busy machine longer.
-        hangs = container_id == stuck.id and not obeys.is_set()
-        monkeypatch.setattr(engine_module, "REMOVE_TIMEOUT_S", 1.0 if hangs else PATIENCE_S)
-        whole(container_id)
+        def remove(container_id: str) -> None:
+            # Short for the one that hangs; the others' removal may take a busy machine longer.
+            hangs = container_id == stuck.id and not obeys.is_set()
+            monkeypatch.setattr(engine_module, "REMOVE_TIMEOUT_S", 1.0 if hangs else PATIENCE_S)
+            whole(container_id)
 
-    monkeypatch.setattr(engine, "_remove", remove)
-    try:
+        monkeypatch.setattr(engine, "_remove", remove)
         with pytest.raises(NotReaped) as caught:
             engine.reap()
         ((left, labels),) = caught.value.left
         assert (left.id, labels["kernel-runner.slot"]) == (stuck.id, "cpu7")
-        assert {container["Id"] for container in _containers(workshop.engine, owner)} == {stuck.id}
+        assert containers(workshop.engine, owner).keys() == {stuck.id}
         obeys.set()
         left.close()
-        assert _containers(workshop.engine, owner) == []
-    finally:
-        obeys.set()
-        for container in (stuck, other):
-            container.close()
-        direct.close()
-        engine.close()
-        proxy.close()
+        assert containers(workshop.engine, owner) == {}

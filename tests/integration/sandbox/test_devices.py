@@ -1,4 +1,4 @@
-"""Exactly the leased devices: fake nodes with the numbers of harmless ones, and what the engine is asked for."""
+"""Exactly the leased devices: fake nodes with the numbers of harmless ones."""
 
 from __future__ import annotations
 
@@ -16,17 +16,10 @@ from typing import Any
 
 import pytest
 
-from runner.base.model import Device, Slot
-from runner.evaluation.container_spec import make_spec
-from runner.evaluation.context import Environment, Place
-from sandbox.errors import EngineRefused
-from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot
 from sandbox.protocol import Step, StepsRequest
-from sandbox.spec import Boot, DeviceDriver, Devices, SandboxSpec
+from sandbox.spec import DeviceDriver, Devices, SandboxSpec
 from tests.integration.sandbox.conftest import Workshop
-from tests.integration.sandbox.engine_proxy import Answer, Call, EngineProxy
-from tests.unit import samples
 
 GROUP = 23456
 _NULL, _ZERO = os.makedev(1, 3), os.makedev(1, 5)
@@ -141,104 +134,7 @@ def test_a_node_that_an_image_brings_along_opens_nothing(workshop: Workshop, eva
         node.type, node.mode = tarfile.CHRTYPE, 0o666
         node.devmajor, node.devminor = 10, 229
         archive.addfile(node)
-    repository, tag = "kernel-runner/test", uuid.uuid4().hex
-    with workshop.engine._client(60) as api:
-        api.import_image_from_data(buffer.getvalue(), repository=repository, tag=tag)
-    try:
-        image = workshop.engine.image_id(f"{repository}:{tag}")
+    with workshop.imported(buffer.getvalue()) as reference:
+        image = workshop.engine.image_id(reference)
         found = _try_all(workshop, replace(workshop.spec(), image=image), "/srv/disk")
-        assert found["found"]["/srv/disk"] == found["opened"]["/srv/disk"] == "PermissionError"
-    finally:
-        with workshop.engine._client(60) as api:
-            api.remove_image(f"{repository}:{tag}")
-
-
-def _asked(workshop: Workshop, spec: SandboxSpec) -> dict[str, Any]:
-    """The create request for a spec, as it arrived at an engine (which then refuses: the devices do not exist)."""
-
-    def refuse(call: Call) -> Answer | None:
-        return Answer.error("no such device") if call.path == "/containers/create" else None
-
-    proxy = EngineProxy(workshop.engine.base_url, before=refuse)
-    engine = DockerEngine(proxy.url, owner="nobody")
-    try:
-        with pytest.raises(EngineRefused, match="no such device"):
-            engine.start(spec)
-    finally:
-        engine.close()
-        proxy.close()
-    (create,) = [call for call in proxy.calls if call.path == "/containers/create"]
-    body: dict[str, Any] = create.json()
-    return body
-
-
-_H100 = tuple(
-    Device(
-        uuid=f"GPU-{number}",
-        name="NVIDIA H100",
-        vendor="nvidia",
-        index=number,
-        numa_node=1,
-        nodes=(f"/dev/nvidia{number}", "/dev/nvidiactl", "/dev/nvidia-uvm"),
-    )
-    for number in range(2)
-)
-_MI300 = Device(
-    uuid="uuid-3",
-    name="AMD Instinct MI300X",
-    vendor="amd",
-    index=3,
-    nodes=("/dev/kfd", "/dev/dri/renderD131"),
-    groups=(992, 993),
-)
-#: What the engine offers: one by UUID, one by index, and AMD's by number.
-_CDI = {
-    "nvidia.com/gpu=GPU-0": ("/dev/nvidia0", "/dev/nvidiactl"),
-    "nvidia.com/gpu=1": ("/dev/nvidia1", "/dev/nvidiactl"),
-    "amd.com/gpu=3": ("/dev/dri/card3", "/dev/dri/renderD131", "/dev/kfd"),
-}
-
-
-@pytest.mark.parametrize(
-    ("offer", "devices", "requests", "nodes"),
-    [
-        ((DeviceDriver.NVIDIA, _CDI), _H100, [("cdi", ["nvidia.com/gpu=GPU-0", "nvidia.com/gpu=1"])], []),
-        ((DeviceDriver.NVIDIA, {}), _H100[:1], [("nvidia", ["GPU-0"])], []),
-        ((DeviceDriver.NODES, {}), _H100[1:], [], ["/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm"]),
-        ((DeviceDriver.NODES, _CDI), (_MI300,), [("cdi", ["amd.com/gpu=3"])], []),
-        ((DeviceDriver.NODES, {}), (_MI300,), [], ["/dev/kfd", "/dev/dri/renderD131"]),
-    ],
-)
-def test_the_engine_is_asked_for_the_leased_devices_and_no_other(
-    workshop: Workshop,
-    offer: tuple[DeviceDriver, dict[str, tuple[str, ...]]],
-    devices: tuple[Device, ...],
-    requests: list[tuple[str, list[str]]],
-    nodes: list[str],
-) -> None:
-    """From the slot to the bytes on the engine's socket: names, UUIDs or nodes, near memory, and the nodes' groups."""
-    slot = Slot(name="gpu", gpu_type="H100", devices=devices, cpus=(0,), numa_node=devices[0].numa_node)
-    environment = Environment(
-        image=workshop.template.image,
-        python=workshop.python,
-        binds=workshop.template.binds,
-        device_driver=offer[0],
-        cdi=offer[1],
-    )
-    asked = _asked(
-        workshop,
-        make_spec(
-            Place(gpu=samples.H100, slot=slot, environment=environment), Boot(kind="steps"), wall_s=60, labels={}
-        ),
-    )
-    host = asked["HostConfig"]
-    assert [(request["Driver"], request["DeviceIDs"]) for request in host["DeviceRequests"]] == requests
-    assert all("Count" not in request for request in host["DeviceRequests"])
-    assert [node["PathOnHost"] for node in host["Devices"]] == nodes
-    assert all(node["PathInContainer"] == node["PathOnHost"] for node in host["Devices"])
-    assert {node["CgroupPermissions"] for node in host["Devices"]} <= {"rw"}
-    by_runtime = any(driver == "nvidia" for driver, _ in requests)
-    assert ("NVIDIA_VISIBLE_DEVICES=void" in asked["Env"]) is not by_runtime
-    assert host.get("CpusetMems") == ("1" if slot.numa_node == 1 else None)
-    groups = [992, 993] if devices == (_MI300,) else []
-    assert json.loads(asked["Entrypoint"][-1])["groups"] == groups
+    assert found["found"]["/srv/disk"] == found["opened"]["/srv/disk"] == "PermissionError"

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import threading
-import uuid
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError, RootFilesystemError
+from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError
 from sandbox.host.cgroup import Counters
 from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Bind, Ending
-from tests.integration.sandbox.conftest import Workshop
-from tests.integration.sandbox.engine_proxy import EngineProxy
+from tests.integration.sandbox.conftest import QUICK, SLEEP, Workshop, containers, converse, new_owner
 from tests.support.waiting import PATIENCE_S
-
-_REQUEST = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/true",)),))
-
-
-@pytest.fixture
-def other_owner() -> DockerEngine:
-    """An engine object with an owner label of its own."""
-    return DockerEngine(owner=f"tests-{uuid.uuid4().hex[:12]}")
 
 
 def test_no_engine_is_said_clearly(tmp_path: Path) -> None:
@@ -35,8 +24,6 @@ def test_no_engine_is_said_clearly(tmp_path: Path) -> None:
     with pytest.raises(EngineUnavailable, match=r"nothing\.sock: FileNotFoundError.*start it") as caught:
         engine.check()
     assert "DOCKER_HOST" in str(caught.value)
-    with pytest.raises(EngineRefused, match="expected unix:///path"):
-        DockerEngine("tcp://127.0.0.1:2375", owner="nobody")
 
 
 def test_a_missing_image_is_refused_with_a_hint(workshop: Workshop) -> None:
@@ -50,15 +37,11 @@ def test_a_missing_image_is_refused_with_a_hint(workshop: Workshop) -> None:
 def test_an_image_with_volumes_is_refused(workshop: Workshop) -> None:
     """VOLUME would give every sandbox writable disk."""
     # An empty archive is two blocks of zeros.
-    tag = uuid.uuid4().hex
-    with workshop.engine._client(60) as api:
-        api.import_image_from_data(bytes(1024), repository="kernel-runner/test", tag=tag, changes=["VOLUME /data"])
-    try:
-        with pytest.raises(EngineRefused, match="declares the volumes /data"):
-            workshop.engine.image_id(f"kernel-runner/test:{tag}")
-    finally:
-        with workshop.engine._client(60) as api:
-            api.remove_image(f"kernel-runner/test:{tag}")
+    with (
+        workshop.imported(bytes(1024), "VOLUME /data") as reference,
+        pytest.raises(EngineRefused, match="declares the volumes /data"),
+    ):
+        workshop.engine.image_id(reference)
 
 
 def test_the_host_root_is_imported_once(workshop: Workshop, eval_python: Path) -> None:
@@ -66,13 +49,8 @@ def test_the_host_root_is_imported_once(workshop: Workshop, eval_python: Path) -
 
     Which id it has is not said: two processes that find none at the same time import one each, under one name.
     """
-    proxy = EngineProxy(workshop.engine.base_url)
-    engine = DockerEngine(proxy.url, owner=workshop.engine.owner)
-    try:
+    with workshop.proxied() as (proxy, engine):
         assert engine.ensure_host_root(HostRoot(eval_python)).startswith("sha256:")
-    finally:
-        engine.close()
-        proxy.close()
     asked = [(call.method, call.path.partition("?")[0]) for call in proxy.calls]
     assert ("POST", "/images/create") not in asked
     assert any(path.startswith("/images/") for _, path in asked)
@@ -80,62 +58,48 @@ def test_the_host_root_is_imported_once(workshop: Workshop, eval_python: Path) -
 
 def test_an_image_environment_reaches_no_process(workshop: Workshop, eval_python: Path) -> None:
     """What an image sets in ENV, and its entry point, are not passed on; its own Python runs init."""
-    tag = uuid.uuid4().hex
-    root = HostRoot(eval_python)
-    with workshop.engine._client(60) as api:
-        api.import_image_from_data(
-            root.tar(),
-            repository="kernel-runner/test",
-            tag=tag,
-            changes=["ENV SECRET=1 NVIDIA_VISIBLE_DEVICES=all", 'ENTRYPOINT ["/bin/false"]', "USER 65534"],
-        )
-    try:
-        image = workshop.engine.image_id(f"kernel-runner/test:{tag}")
+    changes = ("ENV SECRET=1 NVIDIA_VISIBLE_DEVICES=all", 'ENTRYPOINT ["/bin/false"]', "USER 65534")
+    with workshop.imported(HostRoot(eval_python).tar(), *changes) as reference:
+        spec = replace(workshop.spec(), image=workshop.engine.image_id(reference))
         env = Step(name="env", argv=("/usr/bin/env",), result_pipe=False)
-        report = workshop.run(replace(workshop.spec(), image=image), StepsRequest(files={}, steps=(env,)))
-        assert report.ok, report.message
-        assert "SECRET" not in report.steps[0].stdout
-        assert "NVIDIA" not in report.steps[0].stdout
-    finally:
-        with workshop.engine._client(60) as api:
-            api.remove_image(f"kernel-runner/test:{tag}")
+        report = workshop.run(spec, StepsRequest(files={}, steps=(env,)))
+    assert report.ok, report.message
+    assert "SECRET" not in report.steps[0].stdout
+    assert "NVIDIA" not in report.steps[0].stdout
 
 
 def test_an_interpreter_that_is_none_is_told_with_its_words(workshop: Workshop) -> None:
     """The container ends before `ready`: exit code and stderr are in the error, and nothing is left."""
-    before = _containers(workshop.engine)
+    before = containers(workshop.engine, workshop.engine.owner).keys()
     with pytest.raises(ProtocolError, match="before 'ready' with exit code"):
         workshop.engine.start(replace(workshop.spec(), python="/bin/ls"))
     with pytest.raises(EngineRefused, match="no such file"):
         workshop.engine.start(replace(workshop.spec(), python="/no/python"))
-    assert _containers(workshop.engine) == before
+    assert containers(workshop.engine, workshop.engine.owner).keys() == before
 
 
 def test_a_box_takes_one_request_and_is_gone_after_close(workshop: Workshop) -> None:
     """A second request is refused; close is idempotent; the engine no longer knows the container."""
     container = workshop.engine.start(workshop.spec())
     try:
-        assert container.run(_REQUEST, on_progress=None, cancel=threading.Event()).ok
+        assert converse(container, QUICK).ok
         with pytest.raises(EngineRefused, match="it has had 1"):
-            container.run(_REQUEST, on_progress=None, cancel=threading.Event())
+            converse(container, QUICK)
     finally:
         container.close()
     container.close()
-    assert container.id not in _containers(workshop.engine)
+    assert container.id not in containers(workshop.engine, workshop.engine.owner)
 
 
-def test_reap_removes_what_a_dead_daemon_left_and_nothing_else(workshop: Workshop, other_owner: DockerEngine) -> None:
-    """Running containers with our label go, those of another owner stay."""
-    ours = other_owner.start(workshop.spec())
-    foreign = workshop.engine.start(workshop.spec())
-    try:
-        assert other_owner.reap() == 1
-        assert other_owner.reap() == 0
-        assert foreign.run(_REQUEST, on_progress=None, cancel=threading.Event()).ok
-    finally:
-        foreign.close()
-        ours.close()
-        other_owner.close()
+def test_reaping_removes_what_is_ours_and_nothing_that_a_living_process_uses(workshop: Workshop) -> None:
+    """Running containers with our label go; those of another owner, whose process lives, stay."""
+    with (
+        DockerEngine(workshop.engine.base_url, owner=new_owner()) as other,
+        workshop.engine.start(workshop.spec()) as foreign,
+        other.start(workshop.spec()),
+    ):
+        assert [other.reap_orphans(), other.reap(), other.reap()] == [0, 1, 0]
+        assert converse(foreign, QUICK).ok
 
 
 def test_a_container_whose_daemon_goes_away_ends_by_itself(workshop: Workshop) -> None:
@@ -153,10 +117,7 @@ def test_a_container_whose_daemon_goes_away_ends_by_itself(workshop: Workshop) -
 def test_a_container_killed_from_outside_is_a_death(workshop: Workshop) -> None:
     """No `end` frame: the outcome says died, with the exit code of SIGKILL."""
     with workshop.engine.start(workshop.spec()) as container:
-        sleep = StepsRequest(files={}, steps=(Step(name="test", argv=("/bin/sleep", "100")),))
-        report = container.run(
-            sleep, on_progress=lambda *_: workshop.engine._kill(container.id), cancel=threading.Event()
-        )
+        report = converse(container, SLEEP, on_progress=lambda *_: workshop.engine._kill(container.id))
     assert report.outcome.ending is Ending.DIED
     assert report.outcome.exit_code == 137
     assert report.ok is None
@@ -170,7 +131,7 @@ def test_the_end_of_a_container_that_has_said_all_is_waited_for_where_the_kernel
         with workshop.engine.start(workshop.spec()) as container:
             if not readable:
                 monkeypatch.setattr(container._counters, "read", Counters)
-            report = container.run(_REQUEST, on_progress=None, cancel=threading.Event())
+            report = converse(container, QUICK)
         assert report.outcome.ending is Ending.COMPLETED
         assert report.outcome.exit_code == (None if readable else 0)
 
@@ -202,36 +163,6 @@ def test_a_bad_report_ends_the_container(workshop: Workshop, tmp_path: Path, say
     tmp_path.chmod(0o755)
     binds = tuple(bind for bind in workshop.template.binds if bind != staged)
     spec = replace(workshop.spec(report_bytes=1 << 20), binds=(*binds, Bind(source=str(code), target="/kernel-runner")))
-    report = workshop.run(spec, _REQUEST)
+    report = workshop.run(spec, QUICK)
     assert report.outcome.ending is Ending.BAD_REPORT
     assert reason in (report.outcome.detail or "")
-
-
-def test_engines_are_shared_between_threads(workshop: Workshop) -> None:
-    """Four containers at once over one engine object."""
-    results: list[bool | None] = []
-
-    def work() -> None:
-        results.append(workshop.run(workshop.spec(), _REQUEST).ok)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-    assert results == [True] * 4
-
-
-def test_an_environment_of_another_python_is_refused(tmp_path: Path) -> None:
-    """An interpreter that leads out of what is bound is named before any container is made."""
-    fake = tmp_path / "env" / "bin" / "python"
-    fake.parent.mkdir(parents=True)
-    shutil.copy(shutil.which("true") or "/bin/true", fake)
-    with pytest.raises(RootFilesystemError, match="does not run as a Python interpreter"):
-        HostRoot(fake).tar()
-
-
-def _containers(engine: DockerEngine) -> set[str]:
-    with engine._client(60) as api:
-        label = f"kernel-runner.owner={engine.owner}"
-        return {str(item["Id"]) for item in api.containers(all=True, quiet=True, filters={"label": label})}

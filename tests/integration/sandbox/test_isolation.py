@@ -59,21 +59,6 @@ def test_a_submission_sees_an_empty_locked_room(workshop: Workshop) -> None:
     assert seen["session"] is True
 
 
-def test_ready_facts_tell_what_the_box_is(workshop: Workshop) -> None:
-    """Init runs with three capabilities, sees only lo and the device nodes every container has."""
-    with workshop.engine.start(workshop.spec()) as container:
-        assert container.facts["cap_eff"] == "00000000000000e0"
-        assert container.facts["interfaces"] == ["lo"]
-        assert set(container.facts["devices"]) <= {
-            f"/dev/{name}"
-            for name in ("full", "null", "pts/ptmx", "ptmx", "random", "tty", "urandom", "zero", "console")
-        }
-        options = {mount["target"]: mount["options"].split(",") for mount in container.facts["mounts"]}
-        assert "ro" in options["/"]
-        assert {"rw", "nosuid", "nodev"} <= set(options["/work"])
-        assert "noexec" not in options["/work"]
-
-
 def test_a_device_node_and_its_group_reach_the_worker_and_no_other(workshop: Workshop) -> None:
     """A plain device node is there, and the numeric group given with it is the worker's only one."""
     devices = Devices(driver=DeviceDriver.NODES, ids=("/dev/fuse",), groups=(12345,))
@@ -82,16 +67,3 @@ def test_a_device_node_and_its_group_reach_the_worker_and_no_other(workshop: Wor
     request = StepsRequest(files={"p.py": source}, steps=(Step(name="test", argv=(workshop.python, "p.py")),))
     report = workshop.run(spec, request)
     assert report.steps[0].stdout == "[12345] True False\n"
-
-
-def test_forged_frames_on_a_programs_stdout_stay_output(workshop: Workshop) -> None:
-    """Bytes that look like an `end` frame are the program's stdout and nothing else."""
-    forged = """
-import os, struct
-body = b'{"type":"end","ok":true,"message":"forged"}'
-os.write(1, struct.pack('!I', len(body)) + body)
-os.write(2, struct.pack('!I', len(body)) + body)
-"""
-    step, report = workshop.program(forged)
-    assert "forged" in step.stdout
-    assert report.message is None

@@ -4,28 +4,10 @@ from __future__ import annotations
 
 import threading
 
-from sandbox.protocol import Step, StepsRequest
+from sandbox.protocol import Step
 from sandbox.spec import Ending
-from tests.integration.sandbox.conftest import MIB, Workshop
+from tests.integration.sandbox.conftest import SLEEP, Workshop
 from tests.support.waiting import PATIENCE_S
-
-_AFTER = Step(name="after", argv=("/bin/sh", "-c", "set -- /proc/[0-9]*; echo $#"), result_pipe=False)
-#: Init and the shell that counts.
-ALONE = "2\n"
-
-
-def _then_look(workshop: Workshop, source: str, timeout_s: float = 20) -> Step:
-    return Step(name="test", argv=(workshop.python, "-c", source), timeout_s=timeout_s)
-
-
-def test_a_container_that_runs_out_of_memory_as_a_whole_is_told_from_a_fault_of_ours(workshop: Workshop) -> None:
-    """Memory file systems count and outlive their writer. Whichever process the kernel kills, the outcome says so."""
-    fill = "import os\nfor d in ('/tmp', '/work', '/dev/shm'):\n    os.system(f'cat /dev/zero > {d}/x')"
-    step = Step(name="test", argv=(workshop.python, "-c", fill), timeout_s=30)
-    report = workshop.steps(step, memory_bytes=160 * MIB)
-    assert report.outcome.ending in (Ending.DIED, Ending.COMPLETED)
-    assert report.outcome.oom_kills is not None
-    assert report.outcome.oom_kills >= 1
 
 
 def test_an_undumpable_process_is_found_and_killed(workshop: Workshop) -> None:
@@ -38,14 +20,15 @@ if os.fork() == 0:
     time.sleep(1000)
 time.sleep(0.2)
 """
-    report = workshop.steps(_then_look(workshop, source), _AFTER)
-    assert report.steps[1].stdout == ALONE
+    hides = Step(name="test", argv=(workshop.python, "-c", source), timeout_s=20)
+    look = Step(name="after", argv=("/bin/sh", "-c", "set -- /proc/[0-9]*; echo $#"), result_pipe=False)
+    # Init and the shell that counts.
+    assert workshop.steps(hides, look).steps[1].stdout == "2\n"
 
 
 def test_the_wall_limit_kills_the_container(workshop: Workshop) -> None:
     """A step whose own timeout is longer than the container's limit ends with the container."""
-    step = Step(name="test", argv=("/bin/sleep", "100"), timeout_s=100)
-    report = workshop.steps(step, wall_s=1.0)
+    report = workshop.run(workshop.spec(wall_s=1.0), SLEEP)
     assert report.outcome.ending is Ending.DEADLINE
     assert report.ok is None
     # Killed, or init saw the line close a moment earlier.
@@ -71,13 +54,7 @@ def test_processor_time_is_bounded_for_all_processes_together(workshop: Workshop
 def test_a_cancellation_is_heard_at_once(workshop: Workshop) -> None:
     """The container is killed for the event, long before its limits; how fast the engine kills is the machine's."""
     cancel = threading.Event()
-    step = Step(name="test", argv=("/bin/sleep", "1000"), timeout_s=1000)
-    report = workshop.run(
-        workshop.spec(wall_s=1000),
-        StepsRequest(files={}, steps=(step,)),
-        cancel=cancel,
-        on_progress=lambda *_: cancel.set(),
-    )
+    report = workshop.run(workshop.spec(wall_s=1000), SLEEP, cancel=cancel, on_progress=lambda *_: cancel.set())
     assert report.outcome.ending is Ending.CANCELLED
     # Less than the box's own limit, and than what the step sleeps.
     assert report.outcome.wall_ns < PATIENCE_S * 1e9

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from sandbox.protocol import AuthorExit, PairRequest
+from sandbox.protocol import AuthorExit
 from sandbox.spec import Ending
 from tests.integration.sandbox.conftest import WORKERS, Workshop
+
+#: What a worker or a rank checker has.
+DESCRIPTORS = ["/dev/null", "pipe", "pipe", "socket"]
 
 
 def test_request_frames_and_socketpair_work(workshop: Workshop) -> None:
@@ -40,7 +41,7 @@ os.ftruncate(fd, 4096)
 peer = line()
 socket.send_fds(peer, [b'x'], [fd])
 peer.recv(1)
-step('test', mmap.mmap(fd, 4096)[:5].decode())
+step('test', json.dumps(mmap.mmap(fd, 4096)[:5].decode()))
 """
     worker = """
 import mmap
@@ -49,9 +50,7 @@ mmap.mmap(fds[0], 4096)[:5] = b'hello'
 line.sendall(b'y')
 line.recv(1)
 """
-    report = workshop.pair(judge, worker)
-    assert report.ok, report.message
-    assert report.steps[0].stdout == "hello"
+    assert workshop.said(judge, worker) == "hello"
 
 
 def test_the_worker_gets_one_descriptor_and_its_output_goes_to_the_judge(workshop: Workshop) -> None:
@@ -62,33 +61,22 @@ peer = line()
 peer.recv(1)
 out = os.read(int(os.environ['KR_WORKER_STDOUT_FD']), 65536).decode()
 err = os.read(int(os.environ['KR_WORKER_STDERR_FD']), 65536).decode()
-step('test', json.dumps({'out': json.loads(out), 'err': err, 'me': [os.getuid(), os.getcwd(), os.environ['TMPDIR']]}))
+step('test', json.dumps([json.loads(out), err, [os.getuid(), os.getcwd(), os.environ['TMPDIR']]]))
 """
     worker = """
-import json
-fds = []
-for fd in range(256):
-    try:
-        fds.append(os.readlink(f'/proc/self/fd/{fd}').split(':')[0])
-    except FileNotFoundError:
-        pass
-print(json.dumps({'fds': fds, 'uid': os.getuid(), 'cwd': os.getcwd(),
+print(json.dumps({'fds': open_descriptors(), 'uid': os.getuid(), 'cwd': os.getcwd(),
                   'oom': open('/proc/self/oom_score_adj').read().strip(),
                   'kr': [k for k in os.environ if k[:3] == 'KR_']}), flush=True)
 print('to stderr', file=sys.stderr, flush=True)
 line.sendall(b'x')
 line.recv(1)
 """
-    report = workshop.pair(judge, worker)
-    assert report.ok, report.message
-    seen = json.loads(report.steps[0].stdout)
-    assert seen["me"] == [seen["out"]["uid"] - 1, "/judge", "/judge"]
-    assert seen["err"] == "to stderr\n"
-    assert seen["out"]["uid"] in WORKERS
-    assert seen["out"]["cwd"] == "/work"
-    assert seen["out"]["oom"] == "1000"
-    assert seen["out"]["kr"] == ["KR_JUDGE_FD"]
-    assert seen["out"]["fds"] == ["/dev/null", "pipe", "pipe", "socket"]
+    seen, err, of_judge = workshop.said(judge, worker)
+    uid = seen.pop("uid")
+    assert uid in WORKERS
+    assert of_judge == [uid - 1, "/judge", "/judge"]
+    assert err == "to stderr\n"
+    assert seen == {"fds": DESCRIPTORS, "cwd": "/work", "oom": "1000", "kr": ["KR_JUDGE_FD"]}
 
 
 def test_the_judge_hears_how_the_worker_ended_and_its_daemons_are_dead(workshop: Workshop) -> None:
@@ -105,21 +93,14 @@ if os.fork() == 0:
     time.sleep(1000)
 os.kill(os.getpid(), 11)
 """
-    report = workshop.pair(judge, worker)
-    assert report.ok, report.message
-    exit_frame, processes = json.loads(report.steps[0].stdout)
-    assert exit_frame == {"type": "worker_exit", "rank": 0, "exit_code": None, "signal": 11}
     # Init and the judge.
-    assert processes == 2
+    assert workshop.said(judge, worker) == [{"type": "worker_exit", "rank": 0, "exit_code": None, "signal": 11}, 2]
 
 
 #: For a judge: the lines to its workers and to its rank checkers, by rank; the first is there from the start.
 LINES = """
 payload = request()
-further = socket.socket(fileno=int(os.environ['KR_RANKS_FD']))
-lines = [line()]
-for _ in range(2 * payload['ranks'] - 1):
-    lines.append(socket.socket(fileno=socket.recv_fds(further, 1, 1)[1][0]))
+lines = [line(), *(next_line() for _ in range(2 * payload['ranks'] - 1))]
 checkers = lines[payload['ranks']:]
 del lines[payload['ranks']:]
 """
@@ -134,40 +115,28 @@ seen = []
 for peer in [*lines, *checkers]:
     peer.sendall(b'x')
     seen.append(json.loads(peer.recv(10000)))
-step('test', json.dumps({'seen': seen, 'more': socket.recv_fds(further, 1, 1)[0].decode()}))
+step('test', json.dumps([seen, socket.recv_fds(further, 1, 1)[0].decode()]))
 """
     )
     look = """
-import json
 line.recv(1)
-fds = []
-for fd in range(256):
-    try:
-        fds.append(os.readlink(f'/proc/self/fd/{fd}').split(':')[0])
-    except FileNotFoundError:
-        pass
-line.sendall(json.dumps([os.getpid(), os.getuid(), os.getcwd(), sorted(fds)]).encode())
+line.sendall(json.dumps([os.getpid(), os.getuid(), os.getcwd(), sorted(open_descriptors())]).encode())
 line.recv(1)
 """
-    request = PairRequest(payload={"ranks": 3}, ranks=3)
-    report = workshop.run(workshop.spec(workshop.pair_boot(judge, look, look)), request)
-    assert report.ok, report.message
-    found = json.loads(report.steps[0].stdout)
-    assert len({pid for pid, *_ in found["seen"]}) == 6
-    descriptors = ["/dev/null", "pipe", "pipe", "socket"]
-    _, worker, *_ = found["seen"][0]
+    seen, more = workshop.said(judge, look, look, payload={"ranks": 3}, ranks=3)
+    assert len({pid for pid, *_ in seen}) == 6
+    _, worker, *_ = seen[0]
     assert worker in WORKERS
-    accounts = [[worker, "/work", descriptors]] * 3 + [[worker - 1, "/judge", descriptors]] * 3
-    assert [rest for _, *rest in found["seen"]] == accounts
-    assert found["more"] == ""
+    accounts = [[worker, "/work", DESCRIPTORS]] * 3 + [[worker - 1, "/judge", DESCRIPTORS]] * 3
+    assert [rest for _, *rest in seen] == accounts
+    assert more == ""
 
 
 def test_what_a_rank_checker_says_last_is_in_the_message_of_a_judge_that_fails(workshop: Workshop) -> None:
     """Its stderr, and its stdout, are the judge's stderr."""
     judge = LINES + "[checker.recv(1) for checker in checkers]; sys.exit(1)"
     checker = "print('the first words', flush=True); sys.stderr.write('the last words')"
-    request = PairRequest(payload={"ranks": 1}, ranks=1)
-    report = workshop.run(workshop.spec(workshop.pair_boot(judge, "line.recv(1)", checker)), request)
+    report = workshop.pair(judge, "line.recv(1)", checker, payload={"ranks": 1}, ranks=1)
     assert report.ok is False
     assert "the first words\nthe last words" in (report.message or "")
 
@@ -189,23 +158,11 @@ if os.fork() == 0:
 line.recv(2)
 os._exit(7)
 """
-    request = PairRequest(payload={"ranks": 3}, ranks=3)
-    report = workshop.run(workshop.spec(workshop.pair_boot(judge, worker)), request)
-    assert report.ok, report.message
-    frame, processes, ends = json.loads(report.steps[0].stdout)
+    frame, processes, ends = workshop.said(judge, worker, payload={"ranks": 3}, ranks=3)
     assert frame == {"type": "worker_exit", "rank": 2, "exit_code": 7, "signal": None}
     # Init, the judge and the rank checkers.
     assert processes == 5
     assert ends == [0, 0, 0]
-
-
-@pytest.mark.parametrize("ranks", [0, 65])
-def test_a_request_for_an_impossible_number_of_ranks_is_a_broken_harness(workshop: Workshop, ranks: int) -> None:
-    """Init starts nothing for it."""
-    request = PairRequest(payload={}, ranks=ranks)
-    report = workshop.run(workshop.spec(workshop.pair_boot("request()", "line.recv(1)")), request)
-    assert report.ok is False
-    assert f"request for {ranks!r} ranks" in (report.message or "")
 
 
 def test_an_oom_kill_of_the_worker_is_counted_while_the_judge_lives(workshop: Workshop) -> None:
@@ -219,30 +176,28 @@ def test_an_oom_kill_of_the_worker_is_counted_while_the_judge_lives(workshop: Wo
     assert report.outcome.oom_kills >= 1
 
 
-def test_a_judge_that_fails_ends_the_run_with_its_stderr(workshop: Workshop) -> None:
-    """Exit code and last words of the judge are in the message; ok is false."""
-    report = workshop.pair("request(); sys.exit('reference.py: no such thing')")
+@pytest.mark.parametrize(
+    ("judge", "ranks", "words"),
+    [
+        ("request(); sys.exit('reference.py: no such thing')", None, ("exit code 1", "no such thing")),
+        ("raise RuntimeError('cannot import')", None, ("cannot import",)),
+        # Other frames than progress, step and artifact.
+        ("request(); say('end', ok=True, message=None)", None, ("found 'end'",)),
+        ("request(); say('step', name='x')", None, ("lacks 'command'",)),
+        ("request(); os.write(1, b'\\0\\0\\1\\0abc')", None, ("within a frame",)),
+        # Init starts nothing for it.
+        ("request()", 0, ("request for 0 ranks",)),
+        ("request()", 65, ("request for 65 ranks",)),
+    ],
+    ids=["exit code", "before the request", "end", "half a step", "half a frame", "no rank", "too many ranks"],
+)
+def test_a_judge_that_fails_is_a_broken_harness(
+    workshop: Workshop, judge: str, ranks: int | None, words: tuple[str, ...]
+) -> None:
+    """The message says what it did, with its last words."""
+    report = workshop.pair(judge, ranks=ranks)
     assert report.ok is False
-    assert report.message is not None
-    assert "exit code 1" in report.message
-    assert "no such thing" in report.message
-
-
-def test_a_judge_that_dies_before_the_request_is_told(workshop: Workshop) -> None:
-    """A judge that cannot start ends the run although it had no request."""
-    report = workshop.pair("raise RuntimeError('cannot import')")
-    assert report.ok is False
-    assert "cannot import" in (report.message or "")
-
-
-def test_a_judge_may_not_say_end_or_ready(workshop: Workshop) -> None:
-    """Frames other than progress, step and artifact, and frames that lack a key, end the run as a broken harness."""
-    report = workshop.pair("request(); say('end', ok=True, message=None)")
-    assert report.ok is False
-    assert "found 'end'" in (report.message or "")
-    report = workshop.pair("request(); say('step', name='x')")
-    assert report.ok is False
-    assert "lacks 'command'" in (report.message or "")
+    assert all(word in (report.message or "") for word in words), report.message
 
 
 @pytest.mark.parametrize(("ending", "how"), [("os._exit(0)", "exit code 0"), ("os.kill(os.getpid(), 9)", "signal 9")])
@@ -265,17 +220,8 @@ os.closerange(0, 256)
     assert report.outcome.ending is Ending.COMPLETED
 
 
-def test_a_judge_that_ends_within_a_frame_is_told(workshop: Workshop) -> None:
-    """Half a frame is no report."""
-    report = workshop.pair("request(); os.write(1, b'\\0\\0\\1\\0abc')")
-    assert report.ok is False
-    assert "within a frame" in (report.message or "")
-
-
 def test_a_worker_that_floods_its_output_blocks_only_itself(workshop: Workshop) -> None:
     """A judge that does not read the worker's pipes is not disturbed by a full one."""
-    judge = "request(); peer = line(); peer.recv(1); step('test', 'fine')"
+    judge = "request(); peer = line(); peer.recv(1); step('test', json.dumps('fine'))"
     worker = "line.sendall(b'x')\nwhile True: os.write(1, b'y' * 65536)"
-    report = workshop.pair(judge, worker)
-    assert report.ok, report.message
-    assert report.steps[0].stdout == "fine"
+    assert workshop.said(judge, worker) == "fine"

@@ -13,23 +13,17 @@ import pytest
 from sandbox.protocol import PairRequest
 from sandbox.spec import ACCOUNTS, Accounts
 from tests.acceptance.escapes.case import PRELUDE, all_cases
-from tests.integration.sandbox.conftest import Workshop
+from tests.integration.sandbox.conftest import Workshop, converse
 
 #: Different in every process that runs it, equal in all forks of one.
 PRELOAD = "import os, sys, tempfile; sys.made_once = os.urandom(8).hex(); tempfile.gettempdir()"
 
 #: What a process can see of itself.
 _LOOK = """
-import gc, json, os, resource, signal, sys, tempfile
+import gc, resource, tempfile
 
 def look():
     status = dict(line.split(':', 1) for line in open('/proc/self/status') if ':' in line)
-    fds = []
-    for fd in range(256):
-        try:
-            fds.append(os.readlink(f'/proc/self/fd/{fd}').split(':')[0])
-        except FileNotFoundError:
-            pass
     with open('/proc/self/mem', 'rb'):
         pass
     kept = ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb', 'NoNewPrivs', 'Seccomp', 'SigBlk', 'SigIgn', 'SigCgt',
@@ -38,7 +32,7 @@ def look():
         **{key: status[key].strip().replace(str(os.getuid()), 'my uid') for key in kept},
         'parent': os.getppid(),
         'leads its session': os.getsid(0) == os.getpid(),
-        'fds': fds,
+        'fds': open_descriptors(),
         'environ': dict(os.environ),
         'argv': sys.argv,
         'path': sys.path,
@@ -81,10 +75,7 @@ line.recv(1)
 
 
 def _found(workshop: Workshop, preload: str) -> dict[str, Any]:
-    boot = replace(workshop.pair_boot(_JUDGE, _WORKER), preload=preload)
-    report = workshop.run(workshop.spec(boot), PairRequest(payload={}))
-    assert report.ok, (report.message, report.outcome)
-    found: dict[str, Any] = json.loads(report.steps[0].stdout)
+    found: dict[str, Any] = workshop.said(_JUDGE, _WORKER, boot={"preload": preload})
     return found
 
 
@@ -129,12 +120,12 @@ step('test', json.dumps([sys.made_on, sorted(os.sched_getaffinity(0)), json.load
 """
     worker = "line.recv(1); line.sendall(str(sorted(os.sched_getaffinity(0))).encode()); line.recv(1)"
     preload = "import os, sys; sys.made_on = sorted(os.sched_getaffinity(0)); os.sched_setaffinity(0, sys.made_on)"
-    boot = replace(workshop.pair_boot(judge, worker), preload=preload)
+    boot = workshop.pair_boot(judge, worker, preload=preload)
     spec = replace(workshop.spec(boot, cpus=(own,)), import_cpus=(other,))
     asked = threading.Event()
     with workshop.engine.start(spec, wait_for_cores=asked.set) as container:
         assert asked.is_set()
-        report = container.run(PairRequest(payload={}), on_progress=None, cancel=threading.Event())
+        report = converse(container, PairRequest(payload={}))
     assert json.loads(report.steps[0].stdout) == [[other], [own], [own]]
     assert report.attested["cpus"] == [own]
 
@@ -142,18 +133,14 @@ step('test', json.dumps([sys.made_on, sorted(os.sched_getaffinity(0)), json.load
 def test_further_ranks_are_forks_too(workshop: Workshop) -> None:
     """They are made when the request is there, of a process that has not seen it."""
     judge = """
-payload = request()
-further = socket.socket(fileno=int(os.environ['KR_RANKS_FD']))
-lines = [line(), *(socket.socket(fileno=socket.recv_fds(further, 1, 1)[1][0]) for _ in range(5))]
+request()
+lines = [line(), *(next_line() for _ in range(5))]
 for peer in lines:
     peer.sendall(b'x')
 step('test', json.dumps([sys.made_once, *(peer.recv(100).decode() for peer in lines)]))
 """
     worker = "line.recv(1); line.sendall(sys.made_once.encode()); line.recv(1)"
-    boot = replace(workshop.pair_boot(judge, worker, worker), preload=PRELOAD)
-    report = workshop.run(workshop.spec(boot), PairRequest(payload={}, ranks=3))
-    assert report.ok, report.message
-    assert len(set(json.loads(report.steps[0].stdout))) == 1
+    assert len(set(workshop.said(judge, worker, worker, boot={"preload": PRELOAD}, ranks=3))) == 1
 
 
 def test_what_a_judge_orders_that_has_ended_is_not_done(workshop: Workshop) -> None:
@@ -166,7 +153,6 @@ if request():
 peer = line()
 peer.sendall(b'x')
 peer.recv(1)
-import time
 say('spawn', role='candidate')
 while len(os.listdir('/tmp')) == 30000:
     time.sleep(0.001)
@@ -181,11 +167,11 @@ if line.recv(1):
     line.sendall(b'x')
 line.recv(1)
 """
-    spec = workshop.spec(replace(workshop.pair_boot(judge, worker), preload=PRELOAD, ahead="pass"))
+    spec = workshop.spec(workshop.pair_boot(judge, worker, preload=PRELOAD, ahead="pass"))
     with workshop.engine.start(spec) as container:
         for payload in ({}, {"looks": True}):
             request = PairRequest(payload=payload, successive=True, stay_open=True)
-            report = container.run(request, on_progress=None, cancel=threading.Event())
+            report = converse(container, request)
             assert report.ok, report.message
     # The template alone.
     assert report.steps[0].stdout == "1"
@@ -195,23 +181,19 @@ def test_a_second_name_of_a_drivers_file_ends_the_container(workshop: Workshop) 
     """Where the kernel does not forbid it, a worker gives it one, which a later worker would read."""
     judge = """
 request()
-line_of_more = socket.socket(fileno=int(os.environ['KR_RANKS_FD']))
 say('ahead', count=1)
-assert line_of_more.recv(1) == b'a'
-say('spawn', role='candidate')
-socket.recv_fds(line_of_more, 1, 1)
+assert further.recv(1) == b'a'
+next_worker()
 """
     # Not by a worker: most hosts forbid it.
     ahead = "import os; os.close(os.open('/dev/shm/a', os.O_CREAT)); os.link('/dev/shm/a', '/dev/shm/b')"
-    boot = replace(workshop.pair_boot(judge, "line.recv(1)"), preload=PRELOAD, ahead=ahead)
-    report = workshop.run(workshop.spec(boot), PairRequest(payload={}, successive=True))
+    report = workshop.pair(judge, boot={"preload": PRELOAD, "ahead": ahead}, successive=True)
     assert "cannot be removed" in (report.message or "")
 
 
 _AHEAD_AND_ONE_WORKER = """
 request()
 say('ahead', count=2)
-further = socket.socket(fileno=int(os.environ['KR_RANKS_FD']))
 assert further.recv(1) == b'a'
 peer = line()
 """
@@ -227,7 +209,6 @@ def test_what_waits_beside_a_submission_is_as_closed_as_init(workshop: Workshop,
     assert len(sources) == len(names) + 1
     worker = f"""
 line.recv(1)
-import json
 names = {{}}
 exec({PRELUDE.read_text(encoding="utf-8")!r}, names)
 uids = []
@@ -243,11 +224,11 @@ line.sendall(json.dumps([names['BREACHES'], uids]).encode())
 line.recv(1)
 """
     judge = begin + "\npeer.sendall(b'x'); step('test', peer.recv(100000).decode())"
-    spec = workshop.spec(replace(workshop.pair_boot(judge, worker), preload=PRELOAD, ahead="pass"))
+    spec = workshop.spec(workshop.pair_boot(judge, worker, preload=PRELOAD, ahead="pass"))
     with workshop.engine.start(spec) as container:
         for _ in range(2):
             request = PairRequest(payload={}, successive=True, stay_open=True)
-            report = container.run(request, on_progress=None, cancel=threading.Event())
+            report = converse(container, request)
             assert report.ok, report.message
             breaches, uids = json.loads(report.steps[0].stdout)
             assert breaches == []
@@ -261,17 +242,13 @@ def test_a_worker_that_was_started_ahead_is_like_another_and_runs_its_code_befor
         _LOOK
         + """
 request()
-further = socket.socket(fileno=int(os.environ['KR_RANKS_FD']))
 def ask(peer):
     peer.sendall(b'x')
     return json.loads(peer.recv(100000))
-def next_worker():
-    say('spawn', role='candidate')
-    return ask(socket.socket(fileno=socket.recv_fds(further, 1, 1)[1][0]))
-seen = [ask(line()), next_worker()]
+seen = [ask(line()), ask(next_worker())]
 say('ahead', count=4)
 assert further.recv(1) == b'a'
-seen += [next_worker() for _ in range(4)]
+seen += [ask(next_worker()) for _ in range(4)]
 step('test', json.dumps(seen))
 """
     )
@@ -291,10 +268,8 @@ if number % 2:
     raise RuntimeError
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 """
-    boot = replace(workshop.pair_boot(judge, worker), preload=PRELOAD, ahead=ahead)
-    report = workshop.run(workshop.spec(boot), PairRequest(payload={}, successive=True))
-    assert report.ok, report.message
-    plain, replaced, *others = json.loads(report.steps[0].stdout)
+    boot = {"preload": PRELOAD, "ahead": ahead}
+    plain, replaced, *others = workshop.said(judge, worker, boot=boot, successive=True)
     assert plain == replaced
     capabilities = 1 << 5 | 1 << 6 | 1 << 7
     # Every other one fails.

@@ -32,16 +32,6 @@ def checked(
     return Kernel(samples.context()).refused_early(Build(archive=None, report=report), SPENT)
 
 
-def test_a_refused_file_has_the_row_of_a_failed_first_mode() -> None:
-    """As the judge reports it: the message, its tests, none of which ran, and what the interpreter printed."""
-    result = checked(PARSED)
-    assert result is not None
-    assert (result.verdict, result.error) == (Verdict.COMPILE_ERROR, "SyntaxError: invalid syntax")
-    (run,) = result.runs
-    assert (run.mode, run.passed, run.result) == ("test", False, {"test-count": "2", "check": "fail"})
-    assert (run.meta["stdout"], run.meta["stderr"], run.meta["exit_code"]) == ("", "a warning", 112)
-
-
 @pytest.mark.parametrize(
     "result",
     [

@@ -239,11 +239,11 @@ def test_a_case_set_of_the_gpu_type_replaces_the_tasks_cases() -> None:
 
 
 def test_devices_are_asked_for_by_the_engines_driver() -> None:
-    """By CDI where the engine has a name for the device, else by UUID through NVIDIA's runtime or by node."""
+    """By CDI where the engine has a name for it, else by UUID through NVIDIA's runtime or by node; memory near it."""
     device = Device(
         uuid="GPU-1", name="H100", vendor="nvidia", index=0, nodes=("/dev/nvidia0", "/dev/nvidiactl"), groups=(44,)
     )
-    slot = replace(samples.SLOT, devices=(device,))
+    slot = replace(samples.SLOT, devices=(device,), numa_node=1)
     nodes = ("/dev/nvidia0", "/dev/nvidiactl")
     for driver, cdi, expected in (
         (DeviceDriver.NODES, {"nvidia.com/gpu=0": nodes}, (DeviceDriver.CDI, ("nvidia.com/gpu=0",), nodes)),
@@ -257,6 +257,7 @@ def test_devices_are_asked_for_by_the_engines_driver() -> None:
         assert plan.spec.devices is not None
         assert (plan.spec.devices.driver, plan.spec.devices.ids, plan.spec.devices.nodes) == expected
         assert plan.spec.devices.groups == (44,)
+        assert plan.spec.limits.mems == (1,)
 
 
 _NVIDIA_0 = Device(uuid="GPU-0", name="H100", vendor="nvidia", index=0, nodes=("/dev/nvidia0", "/dev/nvidiactl"))

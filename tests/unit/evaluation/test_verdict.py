@@ -93,26 +93,25 @@ def test_a_passed_chain_is_accepted_and_scored() -> None:
     assert result.runs[2].system_info["runner"]["assurance"] == {"correctness": "in_process", "timing": "claimed"}
 
 
-@pytest.mark.parametrize(("ranking", "score_s"), [(Ranking.MEAN, 2500e-9), (Ranking.GEOM, 2000e-9)])
-def test_scores_follow_the_ranking_rule(ranking: Ranking, score_s: float) -> None:
-    """Arithmetic or geometric mean over all benchmarks."""
-    result = decided(chain(), task=samples.task(harness=Harness.PROGRAM, ranking_by=ranking))
-    assert result.runs[2].score_s is not None
-    assert math.isclose(result.runs[2].score_s, score_s)
-
-
-def test_ranking_by_last_scores_its_one_benchmark() -> None:
-    """Only one line was sent, so one comes back."""
-    one = {"benchmark-count": "1", "benchmark.0.mean": "3000", "check": "pass"}
-    steps = (samples.step("test", TEST_PASS), samples.step("benchmark", one), samples.step("leaderboard", one))
-    result = decided(steps, task=samples.task(harness=Harness.PROGRAM, ranking_by=Ranking.LAST))
-    assert result.runs[2].score_s is not None
-    assert math.isclose(result.runs[2].score_s, 3000e-9)
-
-
-def test_private_runs_are_never_scored() -> None:
-    """The secret chain of mode private leaves rows without a score."""
-    assert [run.score_s for run in decided(chain(), mode=Mode.PRIVATE).runs] == [None, None, None]
+@pytest.mark.parametrize(
+    ("ranking", "mode", "means", "score_s"),
+    [
+        (Ranking.MEAN, Mode.LEADERBOARD, (1000, 4000), 2500e-9),
+        (Ranking.GEOM, Mode.LEADERBOARD, (1000, 4000), 2000e-9),
+        # Only one line was sent, so one comes back.
+        (Ranking.LAST, Mode.LEADERBOARD, (3000,), 3000e-9),
+        (Ranking.GEOM, Mode.PRIVATE, (1000, 4000), None),
+    ],
+)
+def test_scores_follow_the_ranking_rule(
+    ranking: Ranking, mode: Mode, means: tuple[int, ...], score_s: float | None
+) -> None:
+    """Arithmetic or geometric mean over all benchmarks, or the last one; the secret chain of mode private has none."""
+    lines = {f"benchmark.{index}.mean": str(mean) for index, mean in enumerate(means)}
+    lines |= {"benchmark-count": str(len(means)), "check": "pass"}
+    steps = (samples.step("test", TEST_PASS), samples.step("benchmark", lines), samples.step("leaderboard", lines))
+    runs = decided(steps, task=samples.task(harness=Harness.PROGRAM, ranking_by=ranking), mode=mode).runs
+    assert [run.score_s for run in runs] == [None, None, None if score_s is None else pytest.approx(score_s)]
 
 
 @pytest.mark.parametrize(
@@ -301,6 +300,7 @@ FAILED = CaseReport(spec="b", status="fail", error="off by one")
         (samples.step("test", {}, judged=samples.judged(TESTED[0], announced=2)), "1 cases, 0 of them failed, where 2"),
         (samples.step("test", {}, judged=samples.judged(TESTED[0], FAILED)), "2 cases, 1 of them failed, where 2"),
         (samples.step("test", {}, judged=samples.judged(*TESTED, announced=1)), "2 of 1 cases"),
+        (samples.step("test", {}, judged=samples.judged(*TESTED, announced=-1)), "2 of -1 cases"),
         (samples.step("test", {}, judged=samples.judged(*TESTED, announced=3)), "3 tests where 2 were asked for"),
     ],
 )

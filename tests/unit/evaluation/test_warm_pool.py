@@ -111,45 +111,47 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     return FakeEngine()
 
 
+Make = Callable[..., WarmPool]
+
+
 @pytest.fixture
-def make(engine: FakeEngine) -> Iterator[Callable[[int], WarmPool]]:
-    """Makes pools that are closed in the end."""
+def make(engine: FakeEngine) -> Iterator[Make]:
+    """Makes pools of slot cpu0 in which as many containers wait as may, and closes them in the end."""
     made: list[WarmPool] = []
 
-    def build(size: int) -> WarmPool:
-        made.append(WarmPool(cast("DockerEngine", engine), Quarantine(), size=size))
-        return made[-1]
+    def build(size: int, spec: SandboxSpec = SPEC, *, spare: tuple[int, ...] = (), wait: bool = True) -> WarmPool:
+        pool = WarmPool(cast("DockerEngine", engine), Quarantine(), size=size)
+        made.append(pool)
+        pool.arrange(spare)
+        pool.release("cpu0", spec)
+        if wait:
+            eventually(lambda: pool.counts()["cpu0"] == size)
+        return pool
 
     yield build
     for each in made:
         each.close()
 
 
-def test_a_free_slot_gets_its_containers_and_no_more(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+def test_a_free_slot_gets_its_containers_and_no_more(engine: FakeEngine, make: Make) -> None:
     """As many as configured wait, labelled with the slot; further releases start none."""
     pool = make(2)
-    pool.release("cpu0", SPEC)
-    eventually(lambda: len(engine.containers) == 2)
     pool.release("cpu0", SPEC)
     time.sleep(0.05)
     assert len(engine.containers) == 2
     assert engine.labels == [{warm_pool.WARM_LABEL: "cpu0", SLOT_LABEL: "cpu0"}] * 2
 
 
-def test_a_container_that_does_not_fit_is_removed(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+def test_a_container_that_does_not_fit_is_removed(engine: FakeEngine, make: Make) -> None:
     """Another boot, image or limit: the job starts its own, and nothing idles beside it."""
     pool = make(1)
-    pool.release("cpu0", SPEC)
-    eventually(lambda: pool.counts()["cpu0"] == 1)
     assert take(pool, OTHER) is None
     assert engine.containers[0].closed
 
 
-def test_nothing_is_started_while_the_slot_is_busy(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+def test_nothing_is_started_while_the_slot_is_busy(engine: FakeEngine, make: Make) -> None:
     """A start beside a timed run would disturb it; the next one comes when the slot is released."""
     pool = make(1)
-    pool.release("cpu0", SPEC)
-    eventually(lambda: len(engine.containers) == 1)
     assert take(pool, SPEC) is not None
     time.sleep(0.05)
     assert len(engine.containers) == 1
@@ -157,14 +159,9 @@ def test_nothing_is_started_while_the_slot_is_busy(engine: FakeEngine, make: Cal
     eventually(lambda: len(engine.containers) == 2)
 
 
-def test_with_spare_cores_the_next_container_is_imported_beside_the_job(
-    engine: FakeEngine, make: Callable[[int], WarmPool]
-) -> None:
+def test_with_spare_cores_the_next_container_is_imported_beside_the_job(engine: FakeEngine, make: Make) -> None:
     """It gets the slot's cores, on which judge and worker start, when the job has computed all."""
-    pool = make(1)
-    pool.arrange((1, 2))
-    pool.release("cpu0", SPEC)
-    eventually(lambda: pool.counts()["cpu0"] == 1)
+    pool = make(1, spare=(1, 2))
     assert take(pool, SPEC) is engine.containers[0]
     eventually(lambda: len(engine.imported) == 2)
     time.sleep(0.05)
@@ -177,13 +174,10 @@ def test_with_spare_cores_the_next_container_is_imported_beside_the_job(
 
 
 def test_a_container_that_waits_for_its_cores_gets_them_for_the_job_that_needs_it(
-    engine: FakeEngine, make: Callable[[int], WarmPool], monkeypatch: pytest.MonkeyPatch
+    engine: FakeEngine, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With one waiting the next one lets the secret job come first; a job that finds none waiting does not wait."""
-    pool = make(2)
-    pool.arrange((1, 2))
-    pool.release("cpu0", SPEC)
-    eventually(lambda: pool.counts()["cpu0"] == 2)
+    pool = make(2, spare=(1, 2))
     assert take(pool, SPEC) is not None
     eventually(lambda: len(engine.imported) == 3)
     monkeypatch.setattr(warm_pool, "IDLE_S", 1000.0)
@@ -205,37 +199,26 @@ def test_a_container_that_waits_for_its_cores_gets_them_for_the_job_that_needs_i
     ids=["too-few", "gvisor", "nvidia-runtime"],
 )
 def test_where_spare_cores_do_not_do_containers_import_on_their_own(
-    engine: FakeEngine, make: Callable[[int], WarmPool], spec: SandboxSpec
+    engine: FakeEngine, make: Make, spec: SandboxSpec
 ) -> None:
     """Libraries count the cores that they are loaded on; gVisor shows others; a runtime's devices may be lost."""
-    pool = make(1)
-    pool.arrange((2, 3))
-    pool.release("cpu0", spec)
-    eventually(lambda: pool.counts()["cpu0"] == 1)
+    make(1, spec, spare=(2, 3))
     assert engine.imported == []
 
 
-def test_an_engine_that_refuses_is_asked_for_no_other_cores(
-    engine: FakeEngine, make: Callable[[int], WarmPool]
-) -> None:
+def test_an_engine_that_refuses_is_asked_for_no_other_cores(engine: FakeEngine, make: Make) -> None:
     """It may not be able to change those of a container."""
-    pool = make(1)
-    pool.arrange((2, 3))
     engine.broken = EngineRefused("not supported")
-    pool.release("cpu0", SPEC)
+    pool = make(1, spare=(2, 3), wait=False)
     eventually(lambda: not pool._spare_cpus)
     engine.broken = None
     eventually(lambda: pool.counts()["cpu0"] == 1)
     assert engine.imported == [(2, 3)]
 
 
-def test_the_last_container_is_replaced_before_the_slot_is_free(
-    engine: FakeEngine, make: Callable[[int], WarmPool]
-) -> None:
+def test_the_last_container_is_replaced_before_the_slot_is_free(engine: FakeEngine, make: Make) -> None:
     """Its job has nothing left to disturb; while another one waits, the next job takes that, and nothing is started."""
     pool = make(2)
-    pool.release("cpu0", SPEC)
-    eventually(lambda: pool.counts()["cpu0"] == 2)
     assert take(pool, SPEC) is not None
     pool.replace_last("cpu0")
     time.sleep(0.05)
@@ -247,11 +230,10 @@ def test_the_last_container_is_replaced_before_the_slot_is_free(
     assert take(pool, SPEC) in engine.containers[2:]
 
 
-def test_a_job_waits_for_the_start_it_would_have_to_make(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+def test_a_job_waits_for_the_start_it_would_have_to_make(engine: FakeEngine, make: Make) -> None:
     """With none waiting and one being started, that one is taken."""
-    pool = make(1)
     engine.go.clear()
-    pool.release("cpu0", SPEC)
+    pool = make(1, wait=False)
     taken: list[Any] = []
     job = threading.Thread(target=lambda: taken.append(take(pool, SPEC)))
     eventually(lambda: pool._pools["cpu0"].starting > 0)
@@ -261,11 +243,9 @@ def test_a_job_waits_for_the_start_it_would_have_to_make(engine: FakeEngine, mak
     assert taken == engine.containers
 
 
-def test_a_start_that_comes_too_late_is_thrown_away(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+def test_a_start_that_comes_too_late_is_thrown_away(engine: FakeEngine, make: Make) -> None:
     """The job took one that waited; the next, still starting, must not import torch beside it."""
     pool = make(2)
-    pool.release("cpu0", SPEC)
-    eventually(lambda: pool.counts()["cpu0"] == 2)
     assert take(pool, SPEC) is not None
     engine.go.clear()
     pool.release("cpu0", SPEC)
@@ -278,34 +258,28 @@ def test_a_start_that_comes_too_late_is_thrown_away(engine: FakeEngine, make: Ca
 
 @pytest.mark.parametrize("error", [EngineUnavailable("no engine"), ValueError("of an unforeseen kind")])
 def test_an_engine_that_fails_costs_nothing_but_the_head_start(
-    engine: FakeEngine, make: Callable[[int], WarmPool], error: Exception
+    engine: FakeEngine, make: Make, error: Exception
 ) -> None:
     """The job starts its own and hears the reason; when the engine is back, containers wait again."""
-    pool = make(1)
     engine.broken = error
-    pool.release("cpu0", SPEC)
+    pool = make(1, wait=False)
     assert take(pool, SPEC) is None
     engine.broken = None
     pool.release("cpu0", SPEC)
     eventually(lambda: len(engine.containers) == 1)
 
 
-def test_size_zero_keeps_no_container(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+def test_size_zero_keeps_no_container(engine: FakeEngine, make: Make) -> None:
     """warm_containers = 0 turns it off."""
-    pool = make(0)
-    pool.release("cpu0", SPEC)
+    pool = make(0, wait=False)
     assert take(pool, SPEC) is None
     assert engine.containers == []
 
 
-def test_a_job_that_finds_none_has_one_started_for_the_next_job_too(
-    engine: FakeEngine, make: Callable[[int], WarmPool]
-) -> None:
+def test_a_job_that_finds_none_has_one_started_for_the_next_job_too(engine: FakeEngine, make: Make) -> None:
     """One on each core, and neither is handed out while the other still imports: the first would be timed beside it."""
     spec = replace(SPEC, limits=replace(SPEC.limits, cpus=(0, 1)))
-    pool = make(3)
-    pool.release("cpu0", spec)
-    eventually(lambda: pool.counts()["cpu0"] == 3)
+    pool = make(3, spec)
     for _ in range(3):
         assert take(pool, spec) is not None
     engine.quick = False
@@ -324,11 +298,10 @@ def test_a_job_that_finds_none_has_one_started_for_the_next_job_too(
     assert taken[0] in engine.containers[3:]
 
 
-def test_a_cancelled_job_waits_for_no_container(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+def test_a_cancelled_job_waits_for_no_container(engine: FakeEngine, make: Make) -> None:
     """The start it waits for may take a minute; what comes of it is thrown away, and the slot is refilled."""
-    pool = make(1)
     engine.go.clear()
-    pool.release("cpu0", SPEC)
+    pool = make(1, wait=False)
     eventually(lambda: pool._pools["cpu0"].starting > 0)
     cancel = threading.Event()
     taken: list[Any] = []
@@ -345,7 +318,7 @@ def test_a_cancelled_job_waits_for_no_container(engine: FakeEngine, make: Callab
     assert not engine.containers[1].closed
 
 
-def test_a_used_container_is_for_its_owner_alone(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+def test_a_used_container_is_for_its_owner_alone(engine: FakeEngine, make: Make) -> None:
     """Its owner's next request gets it, for an equal container; any other job another one, and it is removed."""
     pool = make(1)
     used = serve(pool)
@@ -365,13 +338,13 @@ def test_a_used_container_is_for_its_owner_alone(engine: FakeEngine, make: Calla
     ("owner", "changes"), [(None, {}), (OWNER, {"is_open": False}), (OWNER, {"requests": warm_pool.MOST_REQUESTS})]
 )
 def test_a_container_in_which_nothing_follows_is_removed(
-    make: Callable[[int], WarmPool], owner: ContainerOwner | None, changes: dict[str, Any]
+    make: Make, owner: ContainerOwner | None, changes: dict[str, Any]
 ) -> None:
     """It has no owner, broke or met a limit, or has served enough."""
     assert serve(make(1), owner=owner, **changes).closed
 
 
-def test_a_used_container_waits_for_a_moment(engine: FakeEngine, make: Callable[[int], WarmPool]) -> None:
+def test_a_used_container_waits_for_a_moment(engine: FakeEngine, make: Make) -> None:
     """Where nothing follows, a fresh one takes its place; a pool that closes removes it."""
     pool = make(1)
     used = serve(pool)
@@ -384,7 +357,7 @@ def test_a_used_container_waits_for_a_moment(engine: FakeEngine, make: Callable[
 
 
 def test_after_a_used_container_the_next_one_is_started_at_once(
-    engine: FakeEngine, make: Callable[[int], WarmPool], monkeypatch: pytest.MonkeyPatch
+    engine: FakeEngine, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When what followed in it has computed all; before that nothing is started beside it."""
     pool = make(1)
@@ -398,14 +371,9 @@ def test_after_a_used_container_the_next_one_is_started_at_once(
     eventually(lambda: pool.counts()["cpu0"] == 1)
 
 
-def test_a_used_container_waits_for_no_longer_where_none_is_missing(
-    engine: FakeEngine, make: Callable[[int], WarmPool]
-) -> None:
+def test_a_used_container_waits_for_no_longer_where_none_is_missing(engine: FakeEngine, make: Make) -> None:
     """With spare cores the next container may be there already."""
-    pool = make(1)
-    pool.arrange((1, 2))
-    pool.release("cpu0", SPEC)
-    eventually(lambda: pool.counts()["cpu0"] == 1)
+    pool = make(1, spare=(1, 2))
     used = take(pool, SPEC)
     assert used is not None
     eventually(lambda: len(engine.imported) == 2)

@@ -14,7 +14,7 @@ from sandbox.host.cgroup import CgroupReader
 from sandbox.host.kernel_view import read_kernel_view
 from sandbox.policy import hardening
 from sandbox.policy.hostconfig import create_body
-from sandbox.policy.observed import NAMESPACES, NOT_OBSERVED, KernelView, Observed, Source, numbers
+from sandbox.policy.observed import NAMESPACES, NOT_OBSERVED, KernelView, Observed, Source
 from sandbox.spec import DeviceDriver, Devices, SandboxSpec
 from tests.unit.sandbox.samples import FULL
 
@@ -143,6 +143,7 @@ def test_what_init_sees_otherwise_is_told(change: dict[str, Any], setting: str) 
     [
         ("/", {"options": "rw"}, "HostConfig.ReadonlyRootfs"),
         ("/usr", {"options": "rw"}, "HostConfig.Mounts"),
+        ("/usr", {"target": "/elsewhere"}, "HostConfig.Mounts"),
         ("/judge", {"mode": 0o755}, "HostConfig.Tmpfs"),
         ("/judge", {"uid": 10002}, "HostConfig.Tmpfs"),
         ("/work", {"options": "rw,nodev"}, "HostConfig.Tmpfs"),
@@ -378,9 +379,3 @@ def test_a_strangers_process_is_not_looked_at(proc: Path) -> None:
     """Where the container's cgroup was not found, its pid belongs to another process."""
     _process(proc, limits=_LIMITS_FILE, oom_score_adj="-1000\n")
     assert read_kernel_view(7, CgroupReader({})) == KernelView()
-
-
-def test_lists_of_numbers_are_read_as_the_kernel_writes_them() -> None:
-    """Ranges, single numbers, nothing."""
-    assert numbers("0-2,5\n") == (0, 1, 2, 5)
-    assert numbers("") == ()

@@ -14,7 +14,7 @@ from sandbox.inside.boot import parse_boot
 from sandbox.inside.build_archive import check_name
 from sandbox.inside.output import Excerpt, ResultLines
 from sandbox.inside.pair import rebuild_frame, split_archive
-from sandbox.inside.process import InitError, decode_status
+from sandbox.inside.process import InitError
 from sandbox.inside.steps import parse_request, runs_next, shorten
 from sandbox.protocol import FrameError, Judged, Step, StepResult, StepsRequest
 
@@ -203,14 +203,6 @@ def test_a_judge_may_say_four_things() -> None:
     for kind in ("end", "ready", "request", "other"):
         with pytest.raises(FrameError, match="may send prepared, progress"):
             rebuild_frame({"type": kind})
-
-
-def test_a_wait_status_is_an_exit_code_or_a_signal() -> None:
-    """Never both, never neither."""
-    assert decode_status(0) == (0, None)
-    assert decode_status(112 << 8) == (112, None)
-    assert decode_status(9) == (None, 9)
-    assert decode_status(11 | 0x80) == (None, 11)
 
 
 def test_an_archive_of_several_parts_is_what_the_request_says() -> None:

@@ -1,8 +1,6 @@
 """
 why: The slot's cores are all there are.
-verdict: accepted
 relax: cpuset
-relaxed: wrong_answer
 """
 mine = os.sched_getaffinity(0)
 for core in range(os.sysconf("SC_NPROCESSORS_CONF")):

@@ -1,8 +1,6 @@
 """
 why: The limit on descriptors cannot be passed.
-verdict: accepted
 relax: ulimits
-relaxed: wrong_answer
 """
 opened = []
 try:

@@ -1,7 +1,5 @@
 """
 why: A tree deeper than any path may be long stays behind in /work; nobody walks it, and it goes with its mount.
-boards: [program, judge]
-verdict: accepted
 alone: its tree stays behind
 """
 top = os.getcwd()

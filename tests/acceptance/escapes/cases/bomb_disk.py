@@ -1,8 +1,6 @@
 """
 why: What can be written lies in sized memory file systems; the disk of the host grows by nothing.
-verdict: accepted
 relax: tmpfs
-relaxed: wrong_answer
 """
 block = bytes(1 << 20)
 fd = os.open("/tmp/full", os.O_CREAT | os.O_WRONLY)

@@ -1,8 +1,6 @@
 """
 why: A file larger than the limit is refused although the file system would hold its hole.
-verdict: accepted
 relax: ulimits
-relaxed: wrong_answer
 """
 import signal
 

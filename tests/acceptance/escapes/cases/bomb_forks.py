@@ -1,6 +1,5 @@
 """
 why: The pids limit holds, everybody of the worker's uid is killed, and the judge has its threads already.
-boards: [program, judge]
 verdict: time_limit
 timeout_s: 2
 gvisor: [internal_error, time_limit]

@@ -1,8 +1,6 @@
 """
 why: A fork beyond the pids limit is refused, and the processes that were made die with the call.
-verdict: accepted
 relax: pids
-relaxed: wrong_answer
 gvisor: internal_error
 gvisor_why: its own kernel needs processes of the host and ends at the limit; the job is retried and given up
 """

@@ -1,9 +1,7 @@
 """
 why: A million files end at the file system's number of inodes; none reaches the disk, none outlives the container.
-verdict: accepted
 alone: its files stay behind and leave no inode to others
 relax: inodes
-relaxed: wrong_answer
 gvisor: wrong_answer
 gvisor_why: its memory file systems count no inodes; what they take is memory and ends at that limit
 """

@@ -1,6 +1,5 @@
 """
 why: Locked pages cannot be swapped and are not spared when the limit is reached.
-boards: [program, judge]
 verdict: memory_limit
 """
 def custom_kernel(data):

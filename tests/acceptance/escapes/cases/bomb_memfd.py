@@ -1,6 +1,5 @@
 """
 why: Memory files belong to nobody's mapping and count all the same.
-boards: [program, judge]
 verdict: memory_limit
 """
 def custom_kernel(data):

@@ -1,6 +1,5 @@
 """
 why: Page tables of a sparse mapping are the kernel's memory and count against the limit.
-boards: [program, judge]
 verdict: memory_limit
 gvisor: [time_limit, memory_limit]
 gvisor_why: its page tables grow slowly, and what ends first depends on the machine

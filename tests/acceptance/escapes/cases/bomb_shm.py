@@ -1,8 +1,6 @@
 """
 why: /dev/shm is sized; filling it ends with an error of the writer's, and nothing else happens.
-verdict: accepted
 relax: shm
-relaxed: wrong_answer
 """
 block = bytes(1 << 20)
 fd = os.open("/dev/shm/full", os.O_CREAT | os.O_WRONLY)

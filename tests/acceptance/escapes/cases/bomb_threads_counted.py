@@ -1,8 +1,6 @@
 """
 why: Threads count as processes; whoever takes them all gets no more and harms nobody else.
-verdict: accepted
 relax: pids
-relaxed: wrong_answer
 gvisor: [internal_error, wrong_answer]
 gvisor_why: >-
   its threads are its own kernel's, without a limit; where too many run at once, that kernel ends at the limit on the

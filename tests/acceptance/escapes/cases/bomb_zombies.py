@@ -1,7 +1,5 @@
 """
 why: Unreaped children, and hundreds of orphans that init must reap, change no verdict.
-boards: [program, judge]
-verdict: accepted
 alone: its processes stay behind
 gvisor: [accepted, internal_error, time_limit]
 gvisor_why: >-

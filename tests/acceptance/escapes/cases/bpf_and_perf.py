@@ -1,8 +1,6 @@
 """
 why: No programs in the kernel and no counters of the host.
-verdict: accepted
 relax: seccomp
-relaxed: wrong_answer
 """
 attributes = ctypes.create_string_buffer(128)
 attributes[0:8] = struct.pack("II", 1, 128)

@@ -1,6 +1,5 @@
 """
 why: Nobody sets a clock that others measure with.
-verdict: accepted
 """
 now = struct.pack("qq", 1_700_000_000, 0)
 refused("settimeofday", call, 164, now, None)

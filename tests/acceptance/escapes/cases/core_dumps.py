@@ -1,9 +1,6 @@
 """
 why: A process that dies leaves no core file anywhere.
-boards: [program, judge]
-verdict: accepted
 relax: ulimits
-relaxed: wrong_answer
 """
 import signal
 

@@ -1,8 +1,6 @@
 """
 why: Device nodes cannot be made, and the container has only those every container has.
-verdict: accepted
 relax: devices
-relaxed: wrong_answer
 gvisor: wrong_answer
 gvisor_why: nodes can be made, and lead to its own few devices; it brings /dev/fuse and /dev/net/tun
 """

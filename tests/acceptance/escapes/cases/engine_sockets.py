@@ -1,8 +1,6 @@
 """
 why: No control socket of the host is in the container.
-verdict: accepted
 relax: docker_socket
-relaxed: wrong_answer
 """
 import stat
 

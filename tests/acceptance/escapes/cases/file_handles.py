@@ -1,8 +1,6 @@
 """
 why: Files are not opened by handle, past the mount they are in, and keep no hint of how long data will live.
-verdict: accepted
 relax: seccomp
-relaxed: wrong_answer
 """
 handle = ctypes.create_string_buffer(b"\x80\0\0\0", 256)
 mount = ctypes.c_int()

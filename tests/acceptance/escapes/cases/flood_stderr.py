@@ -1,6 +1,5 @@
 """
 why: Stderr counts like stdout.
-boards: [program, judge]
 verdict: output_limit
 relax: output
 relaxed: accepted

@@ -1,6 +1,5 @@
 """
 why: A read that nobody will ever answer ends at the time limit, signals blocked or not.
-boards: [program, judge]
 verdict: time_limit
 timeout_s: 2
 """

@@ -1,6 +1,5 @@
 """
 why: Who stops itself is not waited for longer than anybody else.
-boards: [program, judge]
 verdict: time_limit
 timeout_s: 2
 """

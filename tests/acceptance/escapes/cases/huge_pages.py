@@ -1,8 +1,6 @@
 """
 why: Huge pages of the host's pool are not counted as the container's memory.
-verdict: accepted
 relax: seccomp
-relaxed: wrong_answer
 gvisor: wrong_answer
 gvisor_why: gVisor takes the flags and gives ordinary memory, which is counted
 """

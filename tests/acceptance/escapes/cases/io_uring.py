@@ -1,8 +1,6 @@
 """
 why: io_uring does its work past the system call list and is not to be had; nor is kernel AIO.
-verdict: accepted
 relax: seccomp
-relaxed: wrong_answer
 gvisor: wrong_answer
 gvisor_why: it has kernel AIO and io_uring of its own
 """

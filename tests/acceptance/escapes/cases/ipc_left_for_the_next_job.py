@@ -1,9 +1,7 @@
 """
 why: System V objects die with the container's IPC namespace; POSIX queues are not to be had.
-verdict: accepted
 times: 2
 relax: ipc
-relaxed: wrong_answer
 gvisor: wrong_answer
 gvisor_why: it has message queues of its own, gone with the container
 """

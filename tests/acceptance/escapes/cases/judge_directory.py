@@ -1,9 +1,7 @@
 """
 why: References and hidden cases lie in a directory of the judge's own.
 boards: [judge]
-verdict: accepted
 relax: one_uid
-relaxed: wrong_answer
 """
 refused("/judge listed", os.listdir, "/judge")
 refused("/judge/reference.py", read, "/judge/reference.py")

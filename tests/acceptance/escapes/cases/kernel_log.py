@@ -1,6 +1,5 @@
 """
 why: The kernel's log belongs to the host.
-verdict: accepted
 gvisor: wrong_answer
 gvisor_why: the log is its own
 """

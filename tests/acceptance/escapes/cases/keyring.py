@@ -1,8 +1,6 @@
 """
 why: Keys are not namespaced by container, and what one job leaves there another one of the uid would find.
-verdict: accepted
 relax: seccomp
-relaxed: wrong_answer
 """
 refused("add_key", call, 248, b"user", b"kernel-runner", b"x", 1, -3)
 refused("request_key", call, 249, b"user", b"kernel-runner", None, -3)

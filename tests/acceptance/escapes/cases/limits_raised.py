@@ -1,9 +1,7 @@
 """
 why: A hard limit is only ever lowered, and the one on core dumps not at all. At 0 the kernel would start the host's
   crash handler for every process that dies.
-verdict: accepted
 relax: ulimits
-relaxed: wrong_answer
 gvisor: wrong_answer
 gvisor_why: gVisor writes no core dumps and lets the limit be lowered
 """

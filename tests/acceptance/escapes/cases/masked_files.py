@@ -1,8 +1,6 @@
 """
 why: What tells about the host's memory and keys is masked.
-verdict: accepted
 relax: masks
-relaxed: wrong_answer
 """
 for path in ("/proc/kcore", "/proc/kpageflags", "/proc/kpagecount", "/dev/mem", "/dev/port", "/dev/kmem"):
     refused(path, read, path, also=(errno.ENOENT,))

@@ -1,6 +1,5 @@
 """
 why: The kernel of the host is not loaded into, replaced, stopped or accounted.
-verdict: accepted
 """
 for what, arguments in {
     "init_module": (175, None, 0, b""), "finit_module": (313, 0, b"", 0), "delete_module": (176, b"x", 0),

@@ -1,8 +1,6 @@
 """
 why: No new namespace of any kind, by any of the calls that make them.
-verdict: accepted
 relax: seccomp
-relaxed: wrong_answer
 gvisor: wrong_answer
 gvisor_why: gVisor makes user namespaces of its own kernel's, which are none of the host's
 """

@@ -1,8 +1,6 @@
 """
 why: /dev/shm and the System V objects of the host are another namespace's.
-verdict: accepted
 relax: ipc
-relaxed: wrong_answer
 """
 if os.path.exists("/dev/shm/@BAIT@"):
     breach("the host's /dev/shm is here")

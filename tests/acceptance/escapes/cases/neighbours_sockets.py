@@ -1,8 +1,6 @@
 """
 why: Abstract sockets and the loopback device belong to the container alone.
-verdict: accepted
 relax: network
-relaxed: wrong_answer
 """
 import socket
 

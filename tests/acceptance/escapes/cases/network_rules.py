@@ -1,6 +1,5 @@
 """
 why: The container's own network cannot be set up either.
-verdict: accepted
 gvisor: wrong_answer
 gvisor_why: a tunnel and a bound device in a network stack of its own, which leads nowhere
 """

@@ -1,6 +1,5 @@
 """
 why: No uid, group or capability can be gained, and a set-uid bit set by the worker means nothing.
-verdict: accepted
 """
 for what, deed in {
     "uid 0": lambda: os.setuid(0), "judge's uid": lambda: os.setresuid(*3 * [os.getuid() - 1]), "gid 0": lambda: os.setgid(0),

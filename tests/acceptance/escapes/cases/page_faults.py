@@ -1,8 +1,6 @@
 """
 why: Page faults handled by the submission would let it stop the kernel in the middle of a copy.
-verdict: accepted
 relax: seccomp
-relaxed: wrong_answer
 """
 refused("userfaultfd", call, 323, 1)
 refused("memfd_secret", call, 447, 0, also=(errno.EOPNOTSUPP,))

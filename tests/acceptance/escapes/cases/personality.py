@@ -1,8 +1,6 @@
 """
 why: The address space stays random and the process a 64-bit one.
-verdict: accepted
 relax: seccomp
-relaxed: wrong_answer
 gvisor: wrong_answer
 gvisor_why: gVisor takes the flags and ignores them
 """

@@ -1,10 +1,7 @@
 """
 why: What a job leaves in its home, /tmp and /dev/shm, start-up files of Python among it, is gone for the next one.
-boards: [program, judge]
-verdict: accepted
 times: 2
 relax: ipc
-relaxed: wrong_answer
 """
 import site
 

@@ -1,6 +1,5 @@
 """
 why: The evaluation environment, /usr and /etc are the same for everybody and cannot be written.
-verdict: accepted
 times: 2
 """
 import site

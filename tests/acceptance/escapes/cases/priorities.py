@@ -1,9 +1,7 @@
 """
 why: Priority, real time, affinity and limits of the harness, and better ones of one's own, are refused.
 boards: [judge]
-verdict: accepted
 relax: one_uid
-relaxed: wrong_answer
 """
 import resource
 

@@ -1,6 +1,5 @@
 """
 why: What rules the whole host through /proc and /sys cannot be written.
-verdict: accepted
 """
 import glob
 

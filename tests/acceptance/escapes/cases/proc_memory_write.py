@@ -1,9 +1,7 @@
 """
 why: Nobody's memory can be written through /proc, not even as a mapping of the interpreter.
 boards: [judge]
-verdict: accepted
 relax: one_uid
-relaxed: wrong_answer
 """
 for pid in others():
     refused(f"/proc/{pid}/mem", write, f"/proc/{pid}/mem", b"x")

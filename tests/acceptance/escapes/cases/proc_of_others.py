@@ -1,9 +1,7 @@
 """
 why: The /proc entries of judge and init are closed to another uid.
 boards: [judge]
-verdict: accepted
 relax: one_uid
-relaxed: wrong_answer
 gvisor: wrong_answer
 gvisor_why: gVisor shows the environment of other uids; none holds a secret
 """

@@ -1,9 +1,7 @@
 """
 why: Memory of processes is not read or written by system call, one's own neither.
-verdict: accepted
 alone: without its defence it writes to the memory of the process that reports
 relax: seccomp
-relaxed: wrong_answer
 """
 buffer = ctypes.create_string_buffer(8)
 vector = (ctypes.c_size_t * 2)(ctypes.addressof(buffer), 8)

@@ -1,9 +1,7 @@
 """
 why: No process traces another one, not even its own child.
-verdict: accepted
 alone: without its defence it stops the process that reports
 relax: seccomp
-relaxed: wrong_answer
 """
 refused("ptrace TRACEME", call, 101, 0, 0, 0, 0)
 for pid in others():

@@ -1,7 +1,6 @@
 """
 why: Descriptors sent to the judge are dropped by the kernel; sockets in sockets are collected when all are dead.
 boards: [judge]
-verdict: accepted
 alone: it changes the worker's own code
 """
 import array

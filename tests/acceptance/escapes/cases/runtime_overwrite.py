@@ -1,6 +1,5 @@
 """
 why: The interpreter and the harness cannot be replaced through /proc/self/exe or any path to them.
-verdict: accepted
 """
 import sys
 

@@ -1,8 +1,6 @@
 """
 why: no_new_privs makes the set-uid programs of the bound /usr run as whoever starts them.
-verdict: accepted
 relax: new_privileges
-relaxed: wrong_answer
 """
 import subprocess
 import time

@@ -1,7 +1,6 @@
 """
 why: Neither init nor judge can be signalled from the worker's uid, with any signal, by pid or by descriptor.
 boards: [judge]
-verdict: accepted
 alone: without its defence it ends the container
 relax: one_uid
 relaxed: internal_error

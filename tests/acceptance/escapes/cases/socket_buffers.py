@@ -1,7 +1,5 @@
 """
 why: What lies unread in sockets and pipes is the container's memory.
-boards: [program, judge]
-verdict: accepted
 alone: it takes memory that may end the container
 """
 import array

@@ -1,8 +1,6 @@
 """
 why: Raw and packet sockets, and every family and protocol that is kernel surface nobody needs, are refused.
-verdict: accepted
 relax: seccomp
-relaxed: wrong_answer
 gvisor: wrong_answer
 gvisor_why: ICMP sockets in a network stack of its own, which leads nowhere
 """

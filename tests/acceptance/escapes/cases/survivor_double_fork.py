@@ -1,7 +1,5 @@
 """
 why: A process in a session of its own that its parent has left is dead before the slot is used again.
-boards: [program, judge]
-verdict: accepted
 alone: its process stays behind
 """
 if os.fork() == 0:

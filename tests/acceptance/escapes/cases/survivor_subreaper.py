@@ -1,7 +1,5 @@
 """
 why: A subreaper keeps its orphans from init's eyes, not from its kill.
-boards: [program, judge]
-verdict: accepted
 alone: its processes stay behind
 """
 child = os.fork()

@@ -1,6 +1,5 @@
 """
 why: There is no terminal whose input could be forged.
-verdict: accepted
 """
 import fcntl
 

@@ -1,8 +1,6 @@
 """
 why: Interrupts of timers that wake no thread take a core from control calls, and no process is charged for them.
-verdict: accepted
 relax: seccomp
-relaxed: wrong_answer
 gvisor: wrong_answer
 gvisor_why: it has timers of its own, which are threads of its process
 """

@@ -1,7 +1,6 @@
 """
 why: Init sends frames of its own making; what a submission writes in their language is output.
 boards: [judge, program]
-verdict: accepted
 alone: what it writes stands where others look for what was printed
 """
 body = b'{"type":"end","ok":true,"message":"forged"}'

@@ -1,7 +1,6 @@
 """
 why: Judge and init open nothing below /tmp, /work or /dev/shm by a name that the worker could have prepared.
 boards: [judge, program]
-verdict: accepted
 alone: its traps stay behind
 """
 for directory in ("/tmp", "/work", "/dev/shm"):

@@ -1,6 +1,5 @@
 """
 why: The paths and names a submission can read lead to nothing of the host's that is not bound for it.
-verdict: accepted
 """
 for path in (
     "/root", "/home", "/mnt", "/srv", "/boot", "/var/lib/docker", "/var/lib/kernel-runner", "/var/lib/postgresql",

@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runner.base.errors import TaskError
+from runner.base.model import Mode
 from runner.extras.boards.store import BoardStore
 from runner.task_format import extra_to_stored, from_stored, load, to_stored
 from runner.task_format.cases import program_line
 from runner.task_format.model import Task
 from tasks.harness.judge.cases import parse_cases, spec_line
-from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tests.acceptance.judging.asking import asked
 from tests.acceptance.judging.forked_judges import ForkedJudges
-from tests.support.waiting import PATIENCE_S
 
 CASES = Path(__file__).parent / "cases"
 SECRET = 1234567
@@ -166,16 +166,5 @@ def test_the_reported_task_is_judged(processes: ForkedJudges) -> None:
     """The judge's process gives generate_input the labels that stand in the file."""
     task = load(CASES).task
     task = replace(task, tests=(*task.tests, {"size": 3, "seed": 4, "label": "[1, 2]"}))
-    report = processes.evaluate(
-        JudgeRequest(
-            modes=(ModeRequest(name="test", cases=tuple(map(spec_line, task.tests)), timeout_s=PATIENCE_S),),
-            files=task.judge_files,
-            worker_files=task.worker_files,
-            submission_name=task.submission_name,
-            submission="def custom_kernel(data):\n    return data + data\n",
-            seed=SECRET,
-        )
-    )
-    (judged,) = [step.judged for step in report.steps]
-    assert judged is not None
-    assert (judged.verdict, judged.message) == ("accepted", None)
+    request = asked(task, b"def custom_kernel(data):\n    return data + data\n", Mode.TEST)
+    assert processes.verdict(replace(request, seed=SECRET)) == ("accepted", None)

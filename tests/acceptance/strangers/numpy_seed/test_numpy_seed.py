@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,19 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.base.gpu_types import Registry
+from runner.base.model import Mode
 from runner.cli.finding import Finding, Mark
 from runner.extras.boards.commands.task_check import rehearse
 from runner.task_format import load
 from tasks.harness.judge.cases import combine
-from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tests.acceptance.judging.asking import asked
 from tests.acceptance.judging.forked_judges import ForkedJudges
-from tests.support.waiting import PATIENCE_S
 from tests.support.warm_python import warm_python
 
 TASK = Path(__file__).parent / "cases"
 SEEDING = "np.random.seed(seed)"
 LARGEST_SECRET = (1 << 31) - 1
-CASES = ("size: 100; seed: 7", f"size: 9; seed: {2**63 - 1}")
 
 
 @pytest.fixture(scope="module")
@@ -84,19 +84,9 @@ def test_small_seeds_are_as_in_kernelbot(case_seed: int, secret: int) -> None:
 def test_a_secret_run_is_judged(processes: ForkedJudges, tmp_path: Path, seeding: str) -> None:
     """The judge accepts a right submission under the largest secret seed, and a large seed of the case."""
     task = load(with_seeding(tmp_path / "task", seeding)).task
-    report = processes.evaluate(
-        JudgeRequest(
-            modes=(ModeRequest(name="test", cases=CASES, timeout_s=PATIENCE_S),),
-            files=task.judge_files,
-            worker_files=task.worker_files,
-            submission_name=task.submission_name,
-            submission="def custom_kernel(data):\n    return data + data\n",
-            seed=LARGEST_SECRET,
-        )
-    )
-    (judged,) = [step.judged for step in report.steps]
-    assert judged is not None
-    assert (judged.verdict, judged.message) == ("accepted", None)
+    task = replace(task, tests=(*task.tests, {"size": 9, "seed": 2**63 - 1}))
+    request = asked(task, b"def custom_kernel(data):\n    return data + data\n", Mode.TEST)
+    assert processes.verdict(replace(request, seed=LARGEST_SECRET)) == ("accepted", None)
 
 
 @pytest.mark.parametrize(

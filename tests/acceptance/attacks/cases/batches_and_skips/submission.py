@@ -1,14 +1,3 @@
-import time
-
-WORK_NS = 800_000
-
-
-def work():
-    until = time.monotonic_ns() + WORK_NS
-    while time.monotonic_ns() < until:
-        pass
-
-
 inputs = []
 answers = {}
 

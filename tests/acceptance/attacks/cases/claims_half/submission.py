@@ -1,14 +1,4 @@
 import sys
-import time
-
-WORK_NS = 1_500_000
-
-
-def work():
-    until = time.monotonic_ns() + WORK_NS
-    while time.monotonic_ns() < until:
-        pass
-
 
 worker = sys.modules["tasks.harness.worker.main"]
 real = worker.perf_counter_ns

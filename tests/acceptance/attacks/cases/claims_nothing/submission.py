@@ -1,15 +1,5 @@
 import itertools
 import sys
-import time
-
-WORK_NS = 20_000_000
-
-
-def work():
-    until = time.monotonic_ns() + WORK_NS
-    while time.monotonic_ns() < until:
-        pass
-
 
 sys.modules["tasks.harness.worker.main"].perf_counter_ns = itertools.count(0, 1000).__next__
 

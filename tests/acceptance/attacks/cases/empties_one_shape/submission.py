@@ -1,15 +1,5 @@
 import itertools
 import sys
-import time
-
-WORK_NS = 800_000
-
-
-def work():
-    until = time.monotonic_ns() + WORK_NS
-    while time.monotonic_ns() < until:
-        pass
-
 
 worker = sys.modules.get("tasks.harness.worker.main")
 if worker is not None:

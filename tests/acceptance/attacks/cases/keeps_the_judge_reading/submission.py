@@ -2,20 +2,10 @@ import ctypes
 import mmap
 import sys
 import threading
-import time
 
 import torch
 
-WORK_NS = 800_000
 NBYTES = 128 << 20
-
-
-def work():
-    until = time.monotonic_ns() + WORK_NS
-    while time.monotonic_ns() < until:
-        pass
-
-
 worker = sys.modules["tasks.harness.worker.main"]
 calls = worker.Worker._call_by_flags
 output = torch.zeros(128)

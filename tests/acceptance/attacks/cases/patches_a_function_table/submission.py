@@ -2,14 +2,6 @@ import ctypes
 import gc
 import time
 
-WORK_NS = 4_000_000
-
-
-def work():
-    until = time.monotonic_ns() + WORK_NS
-    while time.monotonic_ns() < until:
-        pass
-
 
 def method(function):
     """The pointer in a built-in function's PyMethodDef."""

@@ -1,14 +1,4 @@
 import pathlib
-import time
-
-WORK_NS = 800_000
-
-
-def work():
-    until = time.monotonic_ns() + WORK_NS
-    while time.monotonic_ns() < until:
-        pass
-
 
 path = pathlib.Path("/tmp/kernel-runner-test-replay")
 known = set(path.read_text().split()) if path.exists() else set()

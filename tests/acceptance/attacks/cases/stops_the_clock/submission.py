@@ -2,15 +2,6 @@ import itertools
 import sys
 import time
 
-WORK_NS = 4_000_000
-
-
-def work():
-    until = time.monotonic_ns() + WORK_NS
-    while time.monotonic_ns() < until:
-        pass
-
-
 slow = itertools.count(0, 1000).__next__
 real = time.perf_counter_ns
 for module in list(sys.modules.values()):

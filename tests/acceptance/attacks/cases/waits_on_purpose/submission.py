@@ -3,15 +3,6 @@ import os
 import sys
 import time
 
-WORK_NS = 800_000
-
-
-def work():
-    until = time.monotonic_ns() + WORK_NS
-    while time.monotonic_ns() < until:
-        pass
-
-
 sys.modules["tasks.harness.worker.main"].perf_counter_ns = itertools.count(0, 1000).__next__
 core = min(os.sched_getaffinity(0))
 os.sched_setaffinity(0, {core})

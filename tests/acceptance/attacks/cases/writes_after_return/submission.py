@@ -1,15 +1,6 @@
 import sys
-import time
 
 import torch
-
-WORK_NS = 800_000
-
-
-def work():
-    until = time.monotonic_ns() + WORK_NS
-    while time.monotonic_ns() < until:
-        pass
 
 
 worker = sys.modules["tasks.harness.worker.main"]
