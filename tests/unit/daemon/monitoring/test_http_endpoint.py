@@ -134,13 +134,3 @@ def test_clients_that_say_nothing_keep_no_other_out_for_long(served: Endpoint, m
         return False
 
     wait_until(is_let_in, "the next client is let in")
-
-
-def test_only_questions_are_answered(served: Endpoint) -> None:
-    """Nothing can be changed over HTTP."""
-    served.listen(HttpAddress(host="127.0.0.1", port=0))
-    host, _, port = bound(served).rpartition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE_S)
-    connection.request("POST", "/metrics", body=b"x")
-    assert connection.getresponse().status == 501
-    connection.close()
