@@ -118,7 +118,7 @@ def test_held_jobs_are_renewed_until_dropped(run: Run) -> None:
     keeper, heart = run()
     first, second = keeper.hold(job(1)), keeper.hold(job(2, attempt=4))
     heart.wait(2)
-    assert heart.last() == ((1, 1), (2, 4))
+    assert (heart.last(), heart.lease_s) == (((1, 1), (2, 4)), 3.0)
     keeper.drop(first)
     heart.wait(2)
     assert heart.last() == ((2, 4),)
@@ -152,16 +152,6 @@ def test_a_lease_whose_run_is_over_cannot_be_lost(run: Run) -> None:
         heart.wait(3)
     assert lease.reason is None
     assert logs == []
-
-
-def test_a_run_may_take_max_run_s(run: Run) -> None:
-    """And a while beside, in which the evaluation ends itself; a beat renews for `lease_s`."""
-    clock = Clock()
-    keeper, heart = run(clock=clock, max_run_s=5.0)
-    lease = keeper.hold(job())
-    heart.wait(5)
-    assert lease.deadline_s == clock.now_s + 5.0 + OVERTIME_GRACE_S
-    assert heart.lease_s == 3.0
 
 
 def test_a_job_that_ended_meanwhile_is_not_lost(run: Run) -> None:

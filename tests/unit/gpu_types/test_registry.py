@@ -67,11 +67,6 @@ def test_extends_merges_the_environment_and_leaves_the_aliases(tmp_path: Path) -
     assert derived.aliases == ()
 
 
-def test_an_absent_overlay_directory_is_fine(tmp_path: Path) -> None:
-    """Most hosts have none."""
-    assert Registry.load(tmp_path / "gpus.d").all() == Registry.load().all()
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
