@@ -180,21 +180,15 @@ def test_a_harness_source_selects_the_builtin_judge(tmp_path: Path) -> None:
         (
             "config",
             {"main": "evil.py"},
-            "config.main: found 'evil.py', expected a file of the task: one of submission.py, reference.py, eval.py"
-            " (did you mean 'eval.py'?)",
+            (
+                "config.main: found 'evil.py', expected a file of the task: one of submission.py, reference.py, eval.py"
+                " (did you mean 'eval.py'?)"
+            ),
         ),
         ("config", {"main": "submission.py"}, "config.main: found the submission ('submission.py'), expected"),
-        (
-            "templates",
-            {"Python": "@SUBMISSION@"},
-            "templates.Python: found '@SUBMISSION@', expected",
-        ),
+        ("templates", {"Python": "@SUBMISSION@"}, "templates.Python: found '@SUBMISSION@', expected"),
         ("validation", {"version": "v1"}, "validation.script: found nothing, expected a value (the key is required)"),
-        (
-            "validation",
-            {"version": "v1", "script": "@SUBMISSION@"},
-            "validation.script: found '@SUBMISSION@'",
-        ),
+        ("validation", {"version": "v1", "script": "@SUBMISSION@"}, "validation.script: found '@SUBMISSION@'"),
         ("test_timeot", 5, "test_timeot: found an unknown key, expected one of lang, config, tests, benchmarks, "),
     ],
 )
