@@ -14,10 +14,10 @@ from tests.unit.cli.test_render import text_of
 
 def _leaderboard_submission() -> SubmissionView:
     public = samples.job(
-        job_id=1, mode=Mode.LEADERBOARD, runs=(samples.run(), samples.run(mode="leaderboard", score_s=2e-6))
+        id=1, mode=Mode.LEADERBOARD, runs=(samples.run(), samples.run(mode="leaderboard", score_s=2e-6))
     )
     secret = samples.job(
-        job_id=2,
+        id=2,
         mode=Mode.LEADERBOARD,
         secret=True,
         verdict=Verdict.WRONG_ANSWER,
