@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,7 +14,7 @@ from runner.base.config import Config
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.model import Job
 from runner.daemon.leases import OVERTIME_GRACE_S, STOPPING_S, Lease, LeaseKeeper, StopReason
-from runner.store import LeaseState
+from runner.store import LeaseState, QueueStore
 from tests.support.clock import Clock
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit import samples
@@ -34,13 +35,11 @@ class FakeHeart:
         self.is_alive: list[Held] = []
         self.lease_s = 0.0
         self.enough = threading.Semaphore(0)
-        self.opened = threading.Semaphore(0)
         self.closed = threading.Semaphore(0)
 
-    def open(self) -> FakeHeart:
-        """Remember."""
-        self.opened.release()
-        return self
+    def open(self) -> QueueStore:
+        """A connection."""
+        return cast("QueueStore", self)
 
     def heartbeat(self, *, host: str, lease_s: float, held: Held, instance: str | None) -> Sequence[LeaseState]:
         """Remember and answer."""
