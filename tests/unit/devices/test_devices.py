@@ -39,7 +39,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
 
 def _numbered(name: str, number: int) -> recordings.Answers:
     """A device whose UUID is its index; its minor number is not: drivers number devices otherwise."""
-    own = {"nvmlDeviceGetUUID": f"GPU-{number}", "nvmlDeviceGetMinorNumber": number + 4}
+    own: dict[str, Any] = {"nvmlDeviceGetUUID": f"GPU-{number}", "nvmlDeviceGetMinorNumber": number + 4}
     return recordings.nvidia(name, 0x27B8, 23, (8, 9), number=number, **own)
 
 
