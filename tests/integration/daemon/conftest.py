@@ -64,20 +64,13 @@ def proxy(database_url: str) -> Iterator[Proxy]:
 
 @pytest.fixture
 def make_process(database_url: str) -> Iterator[Callable[..., Process]]:
-    """Makes daemon processes on the test's database, with any settings; killed when the test ends."""
+    """Makes daemon processes on the test's database or through a proxy, with any settings; killed when it ends."""
     made: list[Process] = []
 
-    def make(**settings: object) -> Process:
-        made.append(Process(database_url, json.dumps(settings)))
+    def make(*, url: str = database_url, **settings: object) -> Process:
+        made.append(Process(url, json.dumps(settings)))
         return made[-1]
 
     yield make
     for process in made:
         process.close()
-
-
-@pytest.fixture
-def process(rig: Rig, make_process: Callable[..., Process]) -> Process:
-    """A daemon process on the rig's database."""
-    assert rig.url
-    return make_process()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -115,23 +113,21 @@ def test_a_daemon_that_is_told_to_stop_waits_for_what_was_handed_over(rig: Rig) 
     assert (job.verdict, job.attempt, rig.spool.count) == (Verdict.ACCEPTED, 1, 0)
 
 
-def test_a_daemon_killed_between_evaluation_and_commit_costs_an_evaluation(make_rig: MakeRig, tmp_path: Path) -> None:
+def test_a_daemon_killed_between_evaluation_and_commit_costs_an_evaluation(
+    make_rig: MakeRig, make_process: Callable[..., Process], tmp_path: Path
+) -> None:
     """SIGKILL while the result waits in memory: the next process evaluates the job again, and one result counts."""
     settings = {"state_dir": str(tmp_path / "state"), "lease_s": 600.0}
     rig = make_rig(**settings)
-    process = Process(rig.url, json.dumps(settings))
-    try:
-        submission = rig.submit()
-        process.expect("begun")
-        with held(rig, submission) as connection:
-            process.open_gate()
-            process.expect("handed")
-            process.child.send_signal(signal.SIGKILL)
-            process.child.wait(PATIENCE_S)
-            # The server goes on with a statement that a client has sent before it died.
-            connection.execute(END_STATEMENTS)
-    finally:
+    process = make_process(**settings)
+    submission = rig.submit()
+    process.expect("begun")
+    with held(rig, submission) as connection:
+        process.open_gate()
+        process.expect("handed")
         process.close()
+        # The server goes on with a statement that a client has sent before it died.
+        connection.execute(END_STATEMENTS)
     assert rig.spool.count == 0
     rig.start()
     (view,) = rig.wait_done(submission)

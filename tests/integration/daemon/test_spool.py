@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,13 +10,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.base.errors import DatabaseUnavailableError
-from runner.base.model import Job, JobResult, Progress, Verdict
+from runner.base.model import Job, JobResult, Verdict
 from runner.store import Completion, Store, migrate
 from tests.chaos.server import Server
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import JOBS, Gate, MakeRig, Rig, accepted
-from tests.support.waiting import PATIENCE_S
+from tests.integration.daemon.rig import JOBS, MakeRig, Rig
 
 LATE = f"SELECT state = 'running' AND lease_expires_at < now() AS late FROM {JOBS}"  # noqa: S608 - a text of ours
 STALE = "SELECT attempt, verdict, result FROM runner.stale_result"
@@ -32,17 +29,9 @@ def rig(make_rig: MakeRig, proxy: Proxy) -> Rig:
     return made
 
 
-def spool_one(rig: Rig, proxy: Proxy, find: Callable[[], JobResult] = accepted) -> int:
-    """Have a started daemon's run end behind a shut door; the submission whose result is spooled then."""
-    gate = Gate()
-
-    def script(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
-        gate(job, cancel, on_progress)
-        return find()
-
-    rig.evaluator.script = script
-    submission = rig.submit()
-    assert gate.begun.wait(PATIENCE_S)
+def spool_one(rig: Rig, proxy: Proxy) -> int:
+    """Have a run end behind a shut door; the submission whose result is spooled then."""
+    gate, submission = rig.begin()
     proxy.shut()
     gate.go.set()
     rig.wait_for(lambda: rig.spool.count == 1, "the result is spooled")
@@ -50,25 +39,21 @@ def spool_one(rig: Rig, proxy: Proxy, find: Callable[[], JobResult] = accepted) 
 
 
 def test_a_daemon_killed_with_a_spooled_result_is_followed_by_one_that_commits_it(
-    make_rig: MakeRig, proxy: Proxy, tmp_path: Path
+    make_rig: MakeRig, make_process: Callable[..., Process], proxy: Proxy, tmp_path: Path
 ) -> None:
     """SIGKILL during the outage: the next process takes it over before it claims; the job is not evaluated again."""
     # A lease that outlasts the test: only the next process itself may take the job back.
     settings = {"state_dir": str(tmp_path / "state"), "lease_s": 600.0}
     rig = make_rig(**settings)
     proxy.open()
-    process = Process(proxy.url, json.dumps(settings))
-    try:
-        spooled = rig.submit()
-        process.expect("begun")
-        proxy.shut()
-        waiting = rig.submit()
-        process.open_gate()
-        rig.wait_for(lambda: rig.spool.count == 1, "the result is spooled")
-        process.child.send_signal(signal.SIGKILL)
-        process.child.wait(PATIENCE_S)
-    finally:
-        process.close()
+    process = make_process(url=proxy.url, **settings)
+    spooled = rig.submit()
+    process.expect("begun")
+    proxy.shut()
+    waiting = rig.submit()
+    process.open_gate()
+    rig.wait_for(lambda: rig.spool.count == 1, "the result is spooled")
+    process.close()
     rig.start()
     first, second = rig.wait_done(spooled, waiting)
     assert [(view.jobs[0].verdict, view.jobs[0].attempt) for view in (first, second)] == [(Verdict.ACCEPTED, 1)] * 2
@@ -82,7 +67,6 @@ def test_a_daemon_told_to_stop_during_an_outage_leaves_its_results_to_the_next(
     make_rig: MakeRig, rig: Rig, proxy: Proxy
 ) -> None:
     """It does not wait for the database: a spooled result is nothing that runs."""
-    rig.start()
     submission = spool_one(rig, proxy)
     assert rig.stop() == 0
     next_rig = make_rig(state_dir=rig.config.state_dir)
@@ -118,7 +102,6 @@ def test_a_result_of_a_job_that_another_host_took_meanwhile_is_evidence(
     make_rig: MakeRig, rig: Rig, proxy: Proxy
 ) -> None:
     """The other host's verdict stands, with its runs and no others."""
-    rig.start()
     submission = spool_one(rig, proxy)
     rig.expire_leases()
     assert rig.sql(LATE)[0]["late"]

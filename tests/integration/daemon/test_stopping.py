@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 
 import pytest
 
@@ -75,8 +76,9 @@ def test_a_run_that_does_not_let_go_is_left_to_its_lease(rig: Rig, monkeypatch: 
     rig.wait_for(lambda: rig.spool.count == 1, "the thread that was left behind ended")
 
 
-def test_a_second_signal_gives_the_job_back(rig: Rig, process: Process) -> None:
+def test_a_second_signal_gives_the_job_back(rig: Rig, make_process: Callable[..., Process]) -> None:
     """Twice SIGTERM: the gate stays closed, and the job is queued again, with no failure counted."""
+    process = make_process()
     submission = rig.submit()
     process.expect("begun")
     process.child.send_signal(signal.SIGTERM)
