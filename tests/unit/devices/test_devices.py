@@ -45,9 +45,17 @@ def _numbered(name: str, number: int) -> recordings.Answers:
 
 @pytest.fixture
 def amd(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AmdSmi:
-    """Two AMD devices on a host without NVIDIA driver."""
+    """Two AMD devices on a host without NVIDIA driver; an old library says nothing of their render nodes."""
     host(fails="LibraryNotFound")
-    smi = AmdSmi(lambda: [recordings.amd("AMD Instinct MI300X", 0x74A1, 192, "gfx942", number=n) for n in range(2)])
+    devices = [
+        {
+            "amdsmi_get_gpu_device_uuid": f"uuid-{number}",
+            "amdsmi_get_gpu_device_bdf": f"0000:C{number}:00.0",
+            "amdsmi_get_gpu_asic_info": {"market_name": "AMD Instinct MI300X"},
+        }
+        for number in (1, 2)
+    ]
+    smi = AmdSmi(lambda: devices)
     monkeypatch.setitem(sys.modules, "amdsmi", smi)
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/kfd").touch()

@@ -156,6 +156,8 @@ def test_an_overlay_changes_one_figure_and_keeps_the_others(tmp_path: Path) -> N
         ("[device]\npeak_tflops = { fp9 = 1 }", r"x\.toml: device\.peak_tflops\.fp9.*: found 'fp9', expected: .*'fp8'"),
         ("[device]\npeak_tflops = { fp8 = -1 }", r"x\.toml: device\.peak_tflops\.fp8: found -1"),
         ("[device]\nsources = { l2 = 'x' }", r"x\.toml: device\.sources: .*'l2' is no figure, expected memory_gib"),
+        ("device = 3", r"x\.toml: device: found 3, expected"),
+        ("products = 3", r"x\.toml: products: found 3, expected"),
         ("products = [3]", r"x\.toml: products\.0: found 3, expected"),
         ("[[products]]\ndevice_names = []\ndevice = {}", r"x\.toml: products\.0\.device_names: found \[\], expected"),
         ("[[products]]\ndevice_names = ['(']\ndevice = {}", r"x\.toml: products\.0\.device_names\.0: .*not a regular"),
