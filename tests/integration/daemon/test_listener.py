@@ -21,14 +21,14 @@ def slow(make_rig: MakeRig) -> Rig:
     return make_rig(poll_s=300.0, lease_s=3600.0, heartbeat_s=1200.0)
 
 
-def counting(rig: Rig, **facts: int) -> Watch:
-    """Watch a rig's claims, which say these facts.
+def counting(rig: Rig, *, rivals: int | None = None) -> Watch:
+    """Watch a rig's claims, which say that there are so many hosts, if that is given.
 
     None says that something is overdue, as the first one does where nobody has swept for two minutes: the daemon would
     claim once more, at a random time within a second, before it reclaims.
     """
     seen = watch(rig)
-    seen.answer = lambda claims: replace(claims, overdue=False, **facts)
+    seen.answer = lambda claims: replace(claims, overdue=False, rivals=rivals or claims.rivals)
     return seen
 
 
