@@ -78,11 +78,10 @@ def notify_socket(environ: Mapping[str, str] | None = None) -> str | None:
     return (os.environ if environ is None else environ).get("NOTIFY_SOCKET") or None
 
 
-def listening_socket(environ: Mapping[str, str] | None = None) -> int | None:
+def listening_socket() -> int | None:
     """The file descriptor of the socket that the service manager listens on for us (`sd_listen_fds`), or None."""
-    variables = os.environ if environ is None else environ
-    mine = variables.get("LISTEN_PID") == str(os.getpid())
-    return 3 if mine and variables.get("LISTEN_FDS") == "1" else None
+    mine = os.environ.get("LISTEN_PID") == str(os.getpid())
+    return 3 if mine and os.environ.get("LISTEN_FDS") == "1" else None
 
 
 def watchdog_s(environ: Mapping[str, str] | None = None) -> float | None:

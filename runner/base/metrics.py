@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -129,20 +129,19 @@ _CAUSES: Final = {
 class _Claims:
     """When the jobs that run here were claimed, on this host's clock. Threadsafe."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._since_s: dict[tuple[int, int], float] = {}
 
     def begin(self, job: Job) -> None:
         with self._lock:
-            self._since_s[job.key] = self._clock()
+            self._since_s[job.key] = time.monotonic()
 
     def end(self, job: Job) -> float | None:
         """Seconds since the claim; None: it was an earlier process's."""
         with self._lock:
             since_s = self._since_s.pop(job.key, None)
-        return None if since_s is None else self._clock() - since_s
+        return None if since_s is None else time.monotonic() - since_s
 
 
 _CLAIMS: Final = _Claims()

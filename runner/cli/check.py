@@ -14,20 +14,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import typer
 
-import runner
 from runner.base.config import Config
 from runner.base.disk import REMEDY, disk_spaces
 from runner.base.errors import ConfigError, DatabaseUnavailableError, KernelRunnerError
-from runner.base.gpu_types import GpuType, Registry
+from runner.base.gpu_types import Registry
 from runner.base.model import Slot
 from runner.cli import engines
 from runner.cli.app import Session, app, example, out, out_json, session
 from runner.cli.finding import Finding, Mark, render, verdict_of
-from runner.cli.programs import host_environment, run_programs
+from runner.cli.programs import IMPORT_TIMEOUT_S, prove
 from runner.cli.task_faults import task_faults
 from runner.devices import described, detect_slots, list_devices
 from runner.evaluation.container_spec import HOST_IMAGE
@@ -36,7 +35,7 @@ from runner.store.probe import DatabaseFacts, probe
 from sandbox.errors import RootFilesystemError, SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
 from sandbox.host.hostroot import HostRoot
-from sandbox.protocol import Step, StepResult
+from sandbox.protocol import StepResult
 from sandbox.spec import ACCOUNTS
 
 #: Connections that a host keeps while it is idle, and how many a busy one has at most.
@@ -45,30 +44,9 @@ CONNECTIONS_OF_A_HOST: Final = 6
 #: A transaction that has written and stays open for longer, or while so many others begin, keeps marks from moving.
 WRITE_OPEN_S: Final = 60.0
 TRANSACTIONS_SINCE_WRITE: Final = 10_000
-#: Seconds for the interpreter of the evaluation environment to import torch outside a container: a cold disk is slow.
-_IMPORT_TIMEOUT_S = 180.0
-_COMPILE_TIMEOUT_S = 120.0
 
 #: Whom the host gives which uids in containers of their own.
 _SUBORDINATE = (Path("/etc/subuid"), Path("/etc/subgid"))
-
-_PYTHON_PROBE = """\
-import os, pwd, torch
-print(f"torch {torch.__version__} as {pwd.getpwuid(os.getuid()).pw_name}")
-"""
-#: Prints what of ours a submission can read: all below its first argument that is named like our
-#: package, and its other arguments.
-_OURS_PROBE = """\
-import os, sys
-mine = [path for path in sys.argv[2:] if os.access(path, os.R_OK)]
-for folder, folders, files in os.walk(sys.argv[1]):
-    folders[:] = [name for name in folders if os.path.join(folder, name) not in ("/proc", "/sys", "/dev")]
-    names = [name for name in (*folders, *files) if name.startswith("kernel_runner-")]
-    mine += [path for name in names if os.access(path := os.path.join(folder, name), os.R_OK)]
-print("\\n".join(sorted(set(mine))))
-"""
-_CPP_PROBE = b"#include <vector>\nint main() { return std::vector<int>(3).size() == 3 ? 0 : 1; }\n"
-_CUDA_PROBE = b"__global__ void nothing() {}\nint main() { return 0; }\n"
 
 
 @app.command(
@@ -107,15 +85,15 @@ def check(
 
 
 def _examine(current: Session) -> Iterator[Finding]:
-    yield Finding(name="python", mark=Mark.OK, fact=f"{platform.python_version()} at {sys.executable}")
+    yield Finding.ok("python", f"{platform.python_version()} at {sys.executable}")
     try:
         config = current.config
         registry = Registry.load(config.gpus_dir)
     except ConfigError as error:
         # Nothing below can be asked without a configuration.
-        yield Finding(name="configuration", mark=Mark.FAILED, fact=str(error), remedy="correct it and check again")
+        yield Finding.failed("configuration", str(error), "correct it and check again")
         return
-    yield Finding(name="configuration", mark=Mark.OK, fact=f"host {config.host_name}, state in {config.state_dir}")
+    yield Finding.ok("configuration", f"host {config.host_name}, state in {config.state_dir}")
     yield from _database(config)
     yield _evaluation_environment(config)
     yield _devices()
@@ -124,7 +102,7 @@ def _examine(current: Session) -> Iterator[Finding]:
         slots = detect_slots(registry, config)
         yield _slots(slots)
     except KernelRunnerError as error:
-        yield Finding(name="slots", mark=Mark.FAILED, fact=str(error), remedy="correct `slots` in the configuration")
+        yield Finding.failed("slots", str(error), "correct `slots` in the configuration")
     if _host_slot(registry, slots) is not None:
         yield from _host_root(config)
     yield from _engine(config, registry, slots)
@@ -134,14 +112,12 @@ def _database(config: Config) -> Iterator[Finding]:
     try:
         facts = probe(config.require_database_url(), config.direct_host)
     except ConfigError as error:
-        yield Finding(name="database", mark=Mark.FAILED, fact=str(error), infrastructure=True)
+        yield Finding.failed("database", str(error), infrastructure=True)
         return
     except DatabaseUnavailableError as error:
-        remedy = "start PostgreSQL, or correct DATABASE_URL"
-        yield Finding(name="database", mark=Mark.FAILED, fact=str(error), remedy=remedy, infrastructure=True)
+        yield Finding.failed("database", str(error), "start PostgreSQL, or correct DATABASE_URL", infrastructure=True)
         return
-    fact = f"PostgreSQL {facts.server_version}, database {facts.database}"
-    yield Finding(name="database", mark=Mark.OK, fact=fact)
+    yield Finding.ok("database", f"PostgreSQL {facts.server_version}, database {facts.database}")
     yield _connections(facts, pooled=config.direct_host is not None)
     yield _open_writes(facts)
     yield _schema(facts)
@@ -151,11 +127,11 @@ def _database(config: Config) -> Iterator[Finding]:
     if not facts.pending and not facts.newer:
         yield _tasks(config)
     if facts.direct:
-        yield Finding(name="notifications", mark=Mark.OK, fact="arrive")
+        yield Finding.ok("notifications", "arrive")
     else:
         fact = "do not arrive: the connection goes through a pooler in transaction mode"
         remedy = "set direct_host to the server itself, or let DATABASE_URL name it or a pool in session mode"
-        yield Finding(name="notifications", mark=Mark.FAILED, fact=fact, remedy=remedy)
+        yield Finding.failed("notifications", fact, remedy)
 
 
 def _tasks(config: Config) -> Finding:
@@ -165,23 +141,23 @@ def _tasks(config: Config) -> Finding:
     with closing(store):
         faults = task_faults(store)
     if faults is None:
-        return Finding(name=name, mark=Mark.OK, fact="not read: this login may not")
+        return Finding.ok(name, "not read: this login may not")
     unused = [f"{board}: unknown and not used: {', '.join(keys)}" for board, keys in faults.unknown.items()]
     if not faults.broken:
         mark = Mark.WARNING if unused else Mark.OK
         return Finding(name=name, mark=mark, fact="; ".join(["those of open leaderboards load", *unused]))
     remedy = "correct them (kernel-runner leaderboard update DIR --name NAME)"
-    return Finding(name=name, mark=Mark.WARNING, fact=". ".join([*faults.broken.values(), *unused]), remedy=remedy)
+    return Finding.warning(name, ". ".join([*faults.broken.values(), *unused]), remedy)
 
 
 def _session(facts: DatabaseFacts) -> Finding:
     """Whether text on the wire reads as the driver expects it, whatever the database or the login sets."""
     if not facts.misread:
-        return Finding(name="session", mark=Mark.OK, fact="keeps its settings")
+        return Finding.ok("session", "keeps its settings")
     remedy = (
         "set direct_host to the server itself: a pooler in transaction mode, or another program before it, changes them"
     )
-    return Finding(name="session", mark=Mark.FAILED, fact="; ".join(facts.misread), remedy=remedy)
+    return Finding.failed("session", "; ".join(facts.misread), remedy)
 
 
 def _connections(facts: DatabaseFacts, *, pooled: bool) -> Finding:
@@ -197,7 +173,7 @@ def _connections(facts: DatabaseFacts, *, pooled: bool) -> Finding:
         f"may need {busy} besides {'the pool' if pooled else 'frontends'}"
     )
     if facts.connections >= busy:
-        return Finding(name=name, mark=Mark.OK, fact=fact)
+        return Finding.ok(name, fact)
     remedy = "raise max_connections, and restart the server" + ("" if pooled else "; or use a pooler (direct_host)")
     return Finding(name=name, mark=Mark.FAILED if facts.connections < idle else Mark.WARNING, fact=fact, remedy=remedy)
 
@@ -207,24 +183,23 @@ def _open_writes(facts: DatabaseFacts) -> Finding:
     name = "open transactions"
     age_s, since = facts.write_open_s or 0.0, facts.transactions_since_write
     if age_s <= WRITE_OPEN_S and since <= TRANSACTIONS_SINCE_WRITE:
-        return Finding(name=name, mark=Mark.OK, fact="none that has written stays open")
+        return Finding.ok(name, "none that has written stays open")
     age = f"for {age_s:.0f} s" if age_s > WRITE_OPEN_S else f"while {since} others began"
-    return Finding(
-        name=name,
-        mark=Mark.WARNING,
-        fact=f"one that has written has been open {age}: claims become slower with each thousand jobs",
-        remedy="end it (docs/operations.md#snapshots-that-stay-open)",
+    return Finding.warning(
+        name,
+        f"one that has written has been open {age}: claims become slower with each thousand jobs",
+        "end it (docs/operations.md#snapshots-that-stay-open)",
     )
 
 
 def _schema(facts: DatabaseFacts) -> Finding:
     if facts.newer:
         fact = f"version {facts.version}, which this release does not know"
-        return Finding(name="schema", mark=Mark.FAILED, fact=fact, remedy="update kernel-runner on this host")
+        return Finding.failed("schema", fact, "update kernel-runner on this host")
     if facts.pending:
         fact = f"{facts.version or 'not there'}; missing {', '.join(facts.pending)}"
-        return Finding(name="schema", mark=Mark.FAILED, fact=fact, remedy="run `kernel-runner migrate`")
-    return Finding(name="schema", mark=Mark.OK, fact=f"version {facts.version}")
+        return Finding.failed("schema", fact, "run `kernel-runner migrate`")
+    return Finding.ok("schema", f"version {facts.version}")
 
 
 def _login(facts: DatabaseFacts, host_name: str) -> Finding:
@@ -238,7 +213,7 @@ def _login(facts: DatabaseFacts, host_name: str) -> Finding:
     if others:
         fact = f"{facts.login} may also act for {', '.join(others)}: it can end and forge what runs there"
         return Finding(name=name, mark=Mark.NOTE, fact=fact, remedy=remedy)
-    return Finding(name=name, mark=Mark.OK, fact=f"{facts.login} acts for this host only")
+    return Finding.ok(name, f"{facts.login} acts for this host only")
 
 
 def _evaluation_environment(config: Config) -> Finding:
@@ -246,7 +221,7 @@ def _evaluation_environment(config: Config) -> Finding:
     try:
         python = config.require_eval_python()
     except ConfigError as error:
-        return Finding(name=name, mark=Mark.FAILED, fact=str(error))
+        return Finding.failed(name, str(error))
     remedy = (
         f"create it (python3 -m venv {python.parent.parent}; {python} -m pip install torch numpy ninja setuptools), "
         "or set `eval_python`"
@@ -257,18 +232,18 @@ def _evaluation_environment(config: Config) -> Finding:
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            timeout=_IMPORT_TIMEOUT_S,
+            timeout=IMPORT_TIMEOUT_S,
             check=False,
         )
     except OSError as error:
-        return Finding(name=name, mark=Mark.FAILED, fact=f"{python}: {error.strerror}", remedy=remedy)
+        return Finding.failed(name, f"{python}: {error.strerror}", remedy)
     except subprocess.TimeoutExpired:
-        fact = f"{python}: importing torch takes longer than {_IMPORT_TIMEOUT_S:.0f} s"
-        return Finding(name=name, mark=Mark.FAILED, fact=fact, remedy="look at the disk it is on")
+        fact = f"{python}: importing torch takes longer than {IMPORT_TIMEOUT_S:.0f} s"
+        return Finding.failed(name, fact, "look at the disk it is on")
     if probe.returncode != 0:
         last = (probe.stderr.strip().splitlines() or ["no message"])[-1]
-        return Finding(name=name, mark=Mark.FAILED, fact=f"{python}: {last}", remedy=remedy)
-    return Finding(name=name, mark=Mark.OK, fact=f"{python}, torch {probe.stdout.strip()}")
+        return Finding.failed(name, f"{python}: {last}", remedy)
+    return Finding.ok(name, f"{python}, torch {probe.stdout.strip()}")
 
 
 def _host_root(config: Config) -> Iterator[Finding]:
@@ -279,8 +254,7 @@ def _host_root(config: Config) -> Iterator[Finding]:
         # It has been told above.
         return
     except RootFilesystemError as error:
-        remedy = "make another environment, or set `eval_python`"
-        yield Finding(name="environment of containers", mark=Mark.FAILED, fact=str(error), remedy=remedy)
+        yield Finding.failed("environment of containers", str(error), "make another environment, or set `eval_python`")
 
 
 def _devices() -> Finding:
@@ -288,17 +262,16 @@ def _devices() -> Finding:
     listing = list_devices()
     if listing.problems:
         remedy = "see what the driver says (dmesg, nvidia-smi, amd-smi); a host that shall do without needs no driver"
-        return Finding(name="devices", mark=Mark.FAILED, fact="; ".join(listing.problems), remedy=remedy)
+        return Finding.failed("devices", "; ".join(listing.problems), remedy)
     fact = ", ".join(f"{device.vendor} {device.index} {described(device)}" for device in listing.devices)
-    return Finding(name="devices", mark=Mark.OK, fact=fact or "none here; this host serves processor cores")
+    return Finding.ok("devices", fact or "none here; this host serves processor cores")
 
 
 def _slots(slots: Sequence[Slot]) -> Finding:
     if not slots:
         remedy = "check the driver (nvidia-smi, amd-smi), or list them under `slots` in the configuration"
-        return Finding(name="slots", mark=Mark.FAILED, fact="none", remedy=remedy)
-    fact = ", ".join(f"{slot.name} ({slot.gpu_type}, {len(slot.cpus)} cores)" for slot in slots)
-    return Finding(name="slots", mark=Mark.OK, fact=fact)
+        return Finding.failed("slots", "none", remedy)
+    return Finding.ok("slots", ", ".join(f"{slot.name} ({slot.gpu_type}, {len(slot.cpus)} cores)" for slot in slots))
 
 
 def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
@@ -306,18 +279,16 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
         engine = DockerEngine(config.docker_host, owner=f"{config.host_name}/check")
         facts = engine.check()
     except SandboxError as error:
-        yield Finding(
-            name="engine",
-            mark=Mark.FAILED,
-            fact=str(error),
-            remedy="start Docker, let this user reach its socket, or set `docker_host` (DOCKER_HOST)",
+        yield Finding.failed(
+            "engine",
+            str(error),
+            "start Docker, let this user reach its socket, or set `docker_host` (DOCKER_HOST)",
             infrastructure=True,
         )
         yield from _disks(config, None)
         return
     with engine:
-        fact = f"Docker API {facts.api_version}, version {facts.version}, at {engine.base_url}"
-        yield Finding(name="engine", mark=Mark.OK, fact=fact)
+        yield Finding.ok("engine", f"Docker API {facts.api_version}, version {facts.version}, at {engine.base_url}")
         if not facts.rootless:
             yield _uids()
         yield from engines.versions({**facts.components, **engines.toolkit_version()})
@@ -343,13 +314,12 @@ def _uids() -> Finding:
             if start.isdecimal() and count.isdecimal() and int(start) <= last and first < int(start) + int(count):
                 users.add(f"{user} (by {file})")
     if not users:
-        return Finding(name=name, mark=Mark.OK, fact=f"{first} to {last}, no user's")
+        return Finding.ok(name, f"{first} to {last}, no user's")
     shown = ", ".join(sorted(users)[:3]) + (f" and {len(users) - 3} more" if len(users) > 3 else "")
-    return Finding(
-        name=name,
-        mark=Mark.WARNING,
-        fact=f"{first} to {last}; among them are those of {shown}, who could read and end what runs in containers",
-        remedy="give these users other uids, or serve from a host without them",
+    return Finding.warning(
+        name,
+        f"{first} to {last}; among them are those of {shown}, who could read and end what runs in containers",
+        "give these users other uids, or serve from a host without them",
     )
 
 
@@ -357,17 +327,17 @@ def _cgroup(facts: EngineFacts) -> Finding:
     fact = f"version {facts.cgroup_version}, driver {facts.cgroup_driver}, storage {facts.storage_driver}"
     if str(facts.cgroup_version) != "2":
         remedy = "boot with systemd.unified_cgroup_hierarchy=1; version 1 works, but says less about killed processes"
-        return Finding(name="cgroup", mark=Mark.WARNING, fact=fact, remedy=remedy)
-    return Finding(name="cgroup", mark=Mark.OK, fact=fact)
+        return Finding.warning("cgroup", fact, remedy)
+    return Finding.ok("cgroup", fact)
 
 
 def _disks(config: Config, facts: EngineFacts | None) -> Iterator[Finding]:
     data_root = Path(facts.data_root) if facts is not None and facts.data_root else None
     for space in disk_spaces(config.state_dir, data_root, floor_gib=config.min_free_gib):
         if space.enough:
-            yield Finding(name="disk", mark=Mark.OK, fact=str(space))
+            yield Finding.ok("disk", str(space))
         else:
-            yield Finding(name="disk", mark=Mark.FAILED, fact=f"{space}; no job is taken", remedy=REMEDY)
+            yield Finding.failed("disk", f"{space}; no job is taken", REMEDY)
 
 
 def _runtimes(facts: EngineFacts, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
@@ -389,9 +359,9 @@ def _images(engine: DockerEngine, registry: Registry, slots: Sequence[Slot]) -> 
             remedy = (
                 f"`docker build`, `docker pull`, `docker load`, or another `image` in the file of GPU type {gpu.name}"
             )
-            yield Finding(name=name, mark=Mark.FAILED, fact=str(error), remedy=remedy)
+            yield Finding.failed(name, str(error), remedy)
         else:
-            yield Finding(name=name, mark=Mark.OK, fact=fact)
+            yield Finding.ok(name, fact)
 
 
 def _host_slot(registry: Registry, slots: Sequence[Slot]) -> Slot | None:
@@ -404,55 +374,15 @@ def _sandbox(engine: DockerEngine, config: Config, registry: Registry, slots: Se
     if slot is None:
         if slots:
             fact = "no slot uses the host's root file system; images are proved when `serve` starts"
-            yield Finding(name="sandbox", mark=Mark.OK, fact=fact)
+            yield Finding.ok("sandbox", fact)
         return
     try:
         results = prove(engine, config, registry.get(slot.gpu_type), slot)
     except (SandboxError, KernelRunnerError) as error:
         remedy = "see the engine's own log; the container is created with every protection on"
-        yield Finding(name="sandbox", mark=Mark.FAILED, fact=engines.shortened(str(error)), remedy=remedy)
+        yield Finding.failed("sandbox", engines.shortened(str(error)), remedy)
         return
     yield from _proof_findings(results)
-
-
-def prove(engine: DockerEngine, config: Config, gpu: GpuType, slot: Slot) -> tuple[StepResult, ...]:
-    """Run the probe programs as the worker's uid in a container built like a submission's.
-
-    Raises:
-        SandboxError: the engine would not start it.
-        EvaluationError: the container broke.
-        ConfigError: there is no evaluation environment.
-    """
-    environment = host_environment(engine, eval_python=config.require_eval_python(), state_dir=config.state_dir)
-    steps = (
-        _step("python", environment.python, "-c", _PYTHON_PROBE),
-        _step("ours", environment.python, "-c", _OURS_PROBE, "/", *_own_paths(config)),
-        _step("ldconfig", "/sbin/ldconfig", "-p"),
-        _step("c++", "c++", "-O1", "-o", "probe", "probe.cpp"),
-        _step("nvcc", "nvcc", "--version", continue_if="exit_0"),
-        _step("cuda", "nvcc", "-o", "probe-cuda", "probe.cu"),
-    )
-    report = run_programs(
-        engine,
-        environment,
-        gpu,
-        slot,
-        steps=steps,
-        files={"probe.cpp": _CPP_PROBE, "probe.cu": _CUDA_PROBE},
-        wall_s=_IMPORT_TIMEOUT_S + len(steps) * _COMPILE_TIMEOUT_S,
-    )
-    return report.steps
-
-
-def _own_paths(config: Config) -> tuple[str, ...]:
-    """What the daemon runs from and keeps: no submission needs it, and the tasks have solutions and hidden cases."""
-    root = Path(runner.__file__).parents[1]
-    paths = (root / "runner", root / "sandbox", root / "tasks", config.state_dir)
-    return tuple(str(path.resolve()) for path in paths)
-
-
-def _step(name: str, *argv: str, continue_if: Literal["always", "exit_0"] = "always") -> Step:
-    return Step(name=name, argv=argv, timeout_s=_COMPILE_TIMEOUT_S, result_pipe=False, continue_if=continue_if)
 
 
 def _proof_findings(results: Sequence[StepResult]) -> Iterator[Finding]:
@@ -480,22 +410,21 @@ def _proof_findings(results: Sequence[StepResult]) -> Iterator[Finding]:
                 mark, text = Mark.FAILED, f"{text}, expected the user worker"
             yield Finding(name=name, mark=mark, fact=text, remedy=None if mark is Mark.OK else remedy)
         else:
-            yield Finding(name=name, mark=Mark.FAILED, fact=_failure(result), remedy=remedy)
+            yield Finding.failed(name, _failure(result), remedy)
 
 
 def _ours(result: StepResult | None) -> Finding:
     name = "our files in the sandbox"
     if result is None or result.exit_code != 0:
-        return Finding(name=name, mark=Mark.FAILED, fact=_failure(result))
+        return Finding.failed(name, _failure(result))
     readable = result.stdout.split("\n")[:-1] if result.stdout.strip() else []
     if not readable:
-        return Finding(name=name, mark=Mark.OK, fact="none")
+        return Finding.ok(name, "none")
     more = f" and {len(readable) - 3} more" if len(readable) > 3 else ""
-    return Finding(
-        name=name,
-        mark=Mark.WARNING,
-        fact=f"submissions can read {', '.join(readable[:3])}{more}: solutions and hidden cases may be among them",
-        remedy="move them out of /usr and of the evaluation environment, or forbid others to read them (chmod o-rx)",
+    return Finding.warning(
+        name,
+        f"submissions can read {', '.join(readable[:3])}{more}: solutions and hidden cases may be among them",
+        "move them out of /usr and of the evaluation environment, or forbid others to read them (chmod o-rx)",
     )
 
 

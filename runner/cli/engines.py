@@ -13,7 +13,7 @@ from typing import Final
 
 from runner.base.gpu_types import GpuType
 from runner.base.model import Slot
-from runner.cli.finding import Finding, Mark
+from runner.cli.finding import Finding
 from runner.cli.versions import FLOORS, below_floor
 from runner.devices.vendors import SUPPORTED
 from runner.evaluation.container_spec import HOST_IMAGE, cdi_name
@@ -33,10 +33,9 @@ def runtimes(facts: EngineFacts, used: Mapping[str, Sequence[str]]) -> Iterator[
     for runtime, types in used.items():
         name, users = f"runtime {runtime}", ", ".join(types)
         if runtime in facts.runtimes:
-            yield Finding(name=name, mark=Mark.OK, fact=f"the engine offers it, used by {users}")
+            yield Finding.ok(name, f"the engine offers it, used by {users}")
         else:
-            fact = f"the engine does not offer it, and {users} asks for it"
-            yield Finding(name=name, mark=Mark.FAILED, fact=fact, remedy=_install(runtime))
+            yield Finding.failed(name, f"the engine does not offer it, and {users} asks for it", _install(runtime))
 
 
 def device_access(gpu: GpuType, slots: Sequence[Slot], offered: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
@@ -53,7 +52,7 @@ def device_access(gpu: GpuType, slots: Sequence[Slot], offered: Mapping[str, tup
     name = f"devices of {gpu.name}"
     names = [cdi_name(device, offered) for device in devices]
     if gpu.image != HOST_IMAGE and all(names):
-        yield Finding(name=name, mark=Mark.OK, fact=f"by CDI: {', '.join(filter(None, names))}")
+        yield Finding.ok(name, f"by CDI: {', '.join(filter(None, names))}")
         return
     if gpu.image != HOST_IMAGE and SUPPORTED[gpu.vendor].driver is DeviceDriver.NVIDIA:
         fact = "through NVIDIA's runtime: the engine offers no CDI name that is theirs"
@@ -61,7 +60,7 @@ def device_access(gpu: GpuType, slots: Sequence[Slot], offered: Mapping[str, tup
             "with it, `systemctl daemon-reload` can take the devices of running containers away where cgroups are of "
             "version 2; with CDI it cannot (from Docker 28.2 on; nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml)"
         )
-        yield Finding(name=name, mark=Mark.OK, fact=fact, remedy=remedy)
+        yield Finding.ok(name, fact, remedy)
         return
     support = SUPPORTED[gpu.vendor]
     lacking = sorted(
@@ -73,11 +72,9 @@ def device_access(gpu: GpuType, slots: Sequence[Slot], offered: Mapping[str, tup
         }
     )
     if lacking:
-        yield Finding(
-            name=name, mark=Mark.FAILED, fact=f"by device node: {'; '.join(lacking)}", remedy=support.nodes_remedy
-        )
+        yield Finding.failed(name, f"by device node: {'; '.join(lacking)}", support.nodes_remedy)
     else:
-        yield Finding(name=name, mark=Mark.OK, fact="by device node")
+        yield Finding.ok(name, "by device node")
 
 
 def versions(components: Mapping[str, str]) -> Iterator[Finding]:
@@ -87,10 +84,10 @@ def versions(components: Mapping[str, str]) -> Iterator[Finding]:
             continue
         complaint = below_floor(component, version)
         if complaint is None:
-            yield Finding(name=component, mark=Mark.OK, fact=version)
+            yield Finding.ok(component, version)
         else:
             remedy = "use another version, or verify that your distribution has mended this one"
-            yield Finding(name=component, mark=Mark.WARNING, fact=complaint, remedy=remedy)
+            yield Finding.warning(component, complaint, remedy)
 
 
 def toolkit_version() -> dict[str, str]:

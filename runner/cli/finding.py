@@ -39,6 +39,21 @@ class Finding:
     #: The failure is that database or engine are not there at all.
     infrastructure: bool = False
 
+    @classmethod
+    def ok(cls, name: str, fact: str, remedy: str | None = None) -> Finding:
+        """All is well."""
+        return cls(name=name, mark=Mark.OK, fact=fact, remedy=remedy)
+
+    @classmethod
+    def warning(cls, name: str, fact: str, remedy: str | None = None) -> Finding:
+        """It works, and could be better."""
+        return cls(name=name, mark=Mark.WARNING, fact=fact, remedy=remedy)
+
+    @classmethod
+    def failed(cls, name: str, fact: str, remedy: str | None = None, *, infrastructure: bool = False) -> Finding:
+        """It does not work."""
+        return cls(name=name, mark=Mark.FAILED, fact=fact, remedy=remedy, infrastructure=infrastructure)
+
     def to_json(self) -> Json:
         """As `check --json` prints it."""
         return {"name": self.name, "mark": self.mark.value, "found": self.fact, "remedy": self.remedy}

@@ -13,7 +13,7 @@ from runner.base.gpu_types import GpuType, Registry
 from runner.base.gpu_types.registry import BUILTIN
 from runner.cli import gpu_detect, json_output, render_hosts
 from runner.cli.app import app, example, note, out, out_json, session
-from runner.cli.finding import Finding, Mark, report
+from runner.cli.finding import Finding, report
 
 gpu = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="GPU types: what submissions can be evaluated on.")
 app.add_typer(gpu, name="gpu")
@@ -112,7 +112,7 @@ def validate(
     asked = [entry for entry in registry.all() if _is_asked(registry.origin(entry.name), given)]
     findings = [finding for entry in asked for finding in gpu_detect.findings_of(entry, registry)]
     if not asked:
-        findings.append(Finding(name="gpu types", mark=Mark.OK, fact=f"the built-in ones; no files in {directory}"))
+        findings.append(Finding.ok("gpu types", f"the built-in ones; no files in {directory}"))
     report(findings, as_json=as_json, ok=True, types=[entry.name for entry in asked])
 
 

@@ -14,7 +14,7 @@ import typer
 from runner.base.errors import ConfigError, NotFoundError
 from runner.base.gpu_types import GpuType, Registry, advise, draft
 from runner.cli.app import example, note, out, session
-from runner.cli.finding import Finding, Mark, report
+from runner.cli.finding import Finding, report
 from runner.cli.finding import render as render_finding
 from runner.devices import Details, Look, described, look_at_devices, sysfs, types_of
 
@@ -62,11 +62,10 @@ def detect(
         raise ConfigError("gpu detect: found one of --write and --device, expected both or neither")
     findings = [_recognised(look, registry) for look in looks]
     findings += [
-        Finding(name="devices", mark=Mark.FAILED, fact=problem, remedy="see what the driver says: dmesg, nvidia-smi")
-        for problem in problems
+        Finding.failed("devices", problem, "see what the driver says: dmesg, nvidia-smi") for problem in problems
     ]
     if not findings:
-        findings.append(Finding(name="devices", mark=Mark.OK, fact="none here; this host serves processor cores"))
+        findings.append(Finding.ok("devices", "none here; this host serves processor cores"))
     report(findings, as_json=as_json, devices=[_document(look, registry) for look in looks], problems=problems)
 
 
@@ -140,9 +139,9 @@ def findings_of(entry: GpuType, registry: Registry) -> Iterator[Finding]:
         *([f"SM at {entry.clocks.sm_mhz} MHz"] if entry.clocks.sm_mhz is not None else []),
         *([f"memory at {entry.clocks.memory_mhz} MHz"] if entry.clocks.memory_mhz is not None else []),
     ]
-    yield Finding(name=entry.name, mark=Mark.OK, fact=f"{', '.join(facts)} ({registry.origin(entry.name)})")
+    yield Finding.ok(entry.name, f"{', '.join(facts)} ({registry.origin(entry.name)})")
     for advice in advise(entry):
-        yield Finding(name=entry.name, mark=Mark.WARNING, fact=advice.fact, remedy=advice.remedy)
+        yield Finding.warning(entry.name, advice.fact, advice.remedy)
 
 
 def types_alone(look: Look, registry: Registry) -> list[GpuType]:
@@ -156,23 +155,19 @@ def _recognised(look: Look, registry: Registry) -> Finding:
     name = f"{device.vendor} {device.index}"
     what = described(device)
     if look.details is None:
-        return Finding(name=name, mark=Mark.FAILED, fact=f"{what} does not answer", remedy="reset it or the host")
+        return Finding.failed(name, f"{what} does not answer", "reset it or the host")
     types = types_alone(look, registry)
     if len(types) == 1:
-        return Finding(name=name, mark=Mark.OK, fact=f"{what} is {types[0].name}: {_why(look, types[0])}")
+        return Finding.ok(name, f"{what} is {types[0].name}: {_why(look, types[0])}")
     if types:
         names = " and ".join(f"{entry.name} ({_why(look, entry)})" for entry in types)
-        return Finding(
-            name=name,
-            mark=Mark.FAILED,
-            fact=f"{what} is both {names}",
-            remedy="set detect = false in all but one of them, or name the device in slots",
+        return Finding.failed(
+            name, f"{what} is both {names}", "set detect = false in all but one of them, or name the device in slots"
         )
-    return Finding(
-        name=name,
-        mark=Mark.FAILED,
-        fact=f"{what} is of no GPU type (PCI id {device.pci_id or 'unknown'})",
-        remedy=f"kernel-runner gpu detect --write NAME --device {device.uuid}",
+    return Finding.failed(
+        name,
+        f"{what} is of no GPU type (PCI id {device.pci_id or 'unknown'})",
+        f"kernel-runner gpu detect --write NAME --device {device.uuid}",
     )
 
 

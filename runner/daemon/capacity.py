@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from runner.base.gpu_types import Registry
 from runner.base.model import Job
-from runner.daemon.interfaces import SlotHandle
+from runner.daemon.slot import SlotWorker
 
 
 class Capacity:
@@ -15,7 +15,7 @@ class Capacity:
 
     def __init__(
         self,
-        workers: Sequence[SlotHandle],
+        workers: Sequence[SlotWorker],
         registry: Registry,
         *,
         quarantined: Callable[[], Collection[str]] = frozenset,
@@ -32,7 +32,7 @@ class Capacity:
         """Every name that a job may use for one of the slots."""
         return frozenset(name for names in self._names.values() for name in names)
 
-    def free(self) -> list[SlotHandle]:
+    def free(self) -> list[SlotWorker]:
         """Slots that could start a job now."""
         quarantined = self._quarantined()
         return [worker for worker in self._workers if not worker.busy and worker.slot.name not in quarantined]
@@ -50,7 +50,7 @@ class Capacity:
         """Every name of the GPU types of which no slot could start a job now."""
         return self.gpu_types - self.request().keys()
 
-    def assign(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, SlotHandle]]:
+    def assign(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, SlotWorker]]:
         """A free slot for each job.
 
         Jobs that failed on a slot choose first and avoid that slot.

@@ -14,11 +14,11 @@ from runner.base.errors import StaleAttemptError
 from runner.base.logs import get_logger
 from runner.base.model import Claimed, Job
 from runner.daemon.capacity import Capacity
-from runner.daemon.interfaces import SlotHandle
 from runner.daemon.leases import LeaseKeeper
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.recovery import Recovery
 from runner.daemon.shutdown import ShutdownControl
+from runner.daemon.slot import SlotWorker
 from runner.store import Claims, Ended, QueueStore, Unreadable
 
 _log = get_logger(__name__)
@@ -72,7 +72,7 @@ class ClaimTurn:
             if over or (claims.jobs and not free):
                 return claims
 
-    def _give(self, store: QueueStore, jobs: Sequence[Job]) -> list[SlotHandle]:
+    def _give(self, store: QueueStore, jobs: Sequence[Job]) -> list[SlotWorker]:
         """Give each job to a slot; the slots that are free then."""
         # Counted, not asked for afterwards: a slot whose job ended at once would seem never to have been taken.
         free = self._capacity.free()

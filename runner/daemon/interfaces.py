@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from runner.base.model import Job, JobResult, Progress, Slot, SubmissionJob
-from runner.daemon.leases import Lease
 from runner.store import QueueStore
 
 #: Makes a QueueStore for one thread; the argument names the purpose of the connection.
@@ -68,18 +67,3 @@ class Engine(Protocol):
         Raises:
             InfrastructureError: the engine does not answer.
         """
-
-
-class SlotHandle(Protocol):
-    """A slot that can be given a job (`runner.daemon.slot.SlotWorker`)."""
-
-    @property
-    def slot(self) -> Slot:
-        """Where it runs."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether it has an unfinished job."""
-
-    def give(self, lease: Lease) -> None:
-        """Add a claimed job."""

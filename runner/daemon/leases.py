@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
 from runner.base import metrics
 from runner.base.config import Config
@@ -19,7 +19,7 @@ from runner.base.errors import InfrastructureError
 from runner.base.logs import LogRateLimit, get_logger
 from runner.base.model import Job
 from runner.base.retry import Backoff
-from runner.store import LeaseState
+from runner.store import QueueStore
 
 _log = get_logger(__name__)
 
@@ -40,18 +40,6 @@ class StopReason(StrEnum):
     OVERTIME = "overtime"
     #: This daemon stops without waiting.
     SHUTDOWN = "shutdown"
-
-
-class HeartbeatStore(Protocol):
-    """The part of `runner.store.QueueStore` that a lease keeper uses."""
-
-    def heartbeat(
-        self, *, host: str, lease_s: float, held: Sequence[tuple[int, int]], instance: str | None
-    ) -> Sequence[LeaseState]:
-        """Renew the leases of (job id, attempt) pairs."""
-
-    def close(self) -> None:
-        """Close the connection."""
 
 
 class Lease:
@@ -90,7 +78,7 @@ class LeaseKeeper:
 
     def __init__(
         self,
-        store_factory: Callable[[], HeartbeatStore],
+        store_factory: Callable[[], QueueStore],
         config: Config,
         *,
         instance: str,
@@ -154,7 +142,7 @@ class LeaseKeeper:
         A lease lasts several heartbeats from its claim. A run that is shorter than one costs no heartbeat and no
         connection.
         """
-        store: HeartbeatStore | None = None
+        store: QueueStore | None = None
         backoff = Backoff(cap_s=self._config.heartbeat_s)
         log_limit = LogRateLimit()
         logged = False
@@ -204,7 +192,7 @@ class LeaseKeeper:
         if late_s > self._config.lease_s and self.held():
             _log.warning("process_stalled", for_s=round(late_s, 1))
 
-    def _send_heartbeat(self, store: HeartbeatStore) -> None:
+    def _send_heartbeat(self, store: QueueStore) -> None:
         with self._lock:
             asked = dict(self._held)
         config = self._config
@@ -230,10 +218,7 @@ class LeaseKeeper:
             overdue = lease.deadline_s is not None and self._clock() > lease.deadline_s
             if overdue and lease.stop(StopReason.OVERTIME):
                 _log.error(
-                    "run_overtime",
-                    job=lease.job.id,
-                    attempt=lease.job.attempt,
-                    max_run_s=self._config.max_run_s,
+                    "run_overtime", job=lease.job.id, attempt=lease.job.attempt, max_run_s=self._config.max_run_s
                 )
 
     def _abandon_stuck(self) -> None:
@@ -245,10 +230,5 @@ class LeaseKeeper:
             if lease.abandon_s is None:
                 lease.abandon_s = now_s + STOPPING_S
             elif now_s > lease.abandon_s:
-                _log.error(
-                    "run_does_not_stop",
-                    job=lease.job.id,
-                    attempt=lease.job.attempt,
-                    told_because=lease.reason,
-                )
+                _log.error("run_does_not_stop", job=lease.job.id, attempt=lease.job.attempt, told_because=lease.reason)
                 self.drop(lease)

@@ -18,11 +18,7 @@ from typing import Final
 
 from runner.base import metrics
 from runner.base.config import Config
-from runner.base.errors import (
-    DatabaseUnavailableError,
-    HostNameTakenError,
-    InfrastructureError,
-)
+from runner.base.errors import DatabaseUnavailableError, HostNameTakenError, InfrastructureError
 from runner.base.gpu_types import Registry
 from runner.base.logs import LogRateLimit, get_logger
 from runner.base.model import Slot
@@ -40,7 +36,7 @@ from runner.daemon.monitoring.watchdog import REQUEST_LIMIT_S, STEP_LIMIT_S, Wat
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer
 from runner.daemon.outcomes.spool import Spool
-from runner.daemon.outcomes.writer import PATIENCE_S, OutcomeWriter
+from runner.daemon.outcomes.writer import OutcomeWriter
 from runner.daemon.receipts import signer
 from runner.daemon.recovery import Recovery
 from runner.daemon.shutdown import ShutdownControl
@@ -91,7 +87,6 @@ class Daemon:
         spool: Spool,
         instance: str,
         readiness: Readiness | None = None,
-        patience_s: float = PATIENCE_S,
         quarantine: Quarantine | None = None,
         check_disk: Callable[[], object] = lambda: None,
         watchdog: Watchdog | None = None,
@@ -113,7 +108,6 @@ class Daemon:
         self._probe_at_s = time.monotonic() + ENGINE_PROBE_S
         self._give_up = threading.Event()
         self._threads = ThreadSupervisor()
-        self._instance = instance
         self._log_limit = LogRateLimit()
         self._keeper = LeaseKeeper(lambda: store_factory("heartbeat"), config, instance=instance)
         self._publisher = EventPublisher(store_factory)
@@ -127,7 +121,6 @@ class Daemon:
             wake=self._wake,
             leaving=lambda: self._control is not None and self._control.stop.is_set(),
             give_up=self._give_up,
-            patience_s=patience_s,
         )
 
         def worker(slot: Slot) -> SlotWorker:
@@ -407,11 +400,7 @@ class Daemon:
         lost = self._writer.spool_pending()
         left = [worker.slot.name for worker in self._workers if worker.busy]
         if left or lost:
-            _log.error(
-                "jobs_left_to_their_leases",
-                slots=left,
-                jobs=[job.id for job in lost],
-            )
+            _log.error("jobs_left_to_their_leases", slots=left, jobs=[job.id for job in lost])
         return ExitReason.LEFT_RUNS if left or lost else ExitReason.CLEAN
 
     def _idle_within(self, period_s: float, interrupt: threading.Event | None = None) -> bool:

@@ -82,11 +82,7 @@ class Recovery:
         if jump_s > _JUMP * self._config.lease_s:
             self.start_reclaim_grace()
             if (left_out := self._log_limit.due("jump")) is not None:
-                _log.warning(
-                    "database_clock_jumped",
-                    by_s=round(jump_s, 1),
-                    left_out=left_out,
-                )
+                _log.warning("database_clock_jumped", by_s=round(jump_s, 1), left_out=left_out)
 
     def release_unacknowledged_claims(self, store: QueueStore) -> None:
         """Requeue the jobs of claims whose answers were lost: they run in this host's name, on none of its slots."""

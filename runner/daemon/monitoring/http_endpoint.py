@@ -17,10 +17,11 @@ from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from runner.base.config import HttpAddress
 from runner.base.logs import LogRateLimit, get_logger
+from runner.daemon.monitoring.health import HealthReport
 
 _log = get_logger(__name__)
 
@@ -33,23 +34,10 @@ _STOP_S: Final = 0.5
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Answers(Protocol):
-    """The source of the answers (`runner.daemon.monitoring.health.HealthReport`)."""
-
-    def health(self) -> tuple[bool, Mapping[str, Any]]:
-        """Whether the daemon is alive, and what there is to say."""
-
-    def ready(self) -> tuple[bool, Mapping[str, Any]]:
-        """Whether it claims jobs, and what there is to say."""
-
-    def metrics(self) -> bytes:
-        """Everything in Prometheus' text format."""
-
-
 class Endpoint:
     """Listens from `listen` to `close`."""
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: HealthReport) -> None:
         self._answers = answers
         self._server: _Server | None = None
 
@@ -85,7 +73,7 @@ class _Server(socketserver.ThreadingTCPServer):
     # A restart must not wait for connections of the earlier process to be forgotten.
     allow_reuse_address = True
 
-    def __init__(self, address: HttpAddress, answers: Answers) -> None:
+    def __init__(self, address: HttpAddress, answers: HealthReport) -> None:
         self.answers = answers
         self.log_limit = LogRateLimit()
         self._room = threading.BoundedSemaphore(CLIENTS)

@@ -9,7 +9,6 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
 from runner.base.errors import (
@@ -48,9 +47,8 @@ def missing(error: InfrastructureError, *, otherwise: str) -> str:
 class Readiness:
     """The daemon's readiness. Threadsafe; a repeated state is reported once."""
 
-    def __init__(self, notify_socket: str | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, notify_socket: str | None = None) -> None:
         self._socket = notify_socket
-        self._clock = clock
         #: When the last lines about each state were logged, and what the last of all said.
         self._logged_s: dict[str, deque[float]] = {}
         self._reported: str | None = None
@@ -123,7 +121,7 @@ class Readiness:
 
     def _due(self, state: str) -> bool:
         """Whether to log a state now. Asked with every report, so the last of many changes is logged in the end."""
-        now_s = self._clock()
+        now_s = time.monotonic()
         self._logged_s = {key: at for key, at in self._logged_s.items() if now_s - at[-1] < LINES_S}
         logged_s = self._logged_s.setdefault(state, deque([float("-inf")] * LINES, maxlen=LINES))
         if state == self._reported or now_s - logged_s[0] < LINES_S:

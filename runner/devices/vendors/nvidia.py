@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, Final
 
@@ -201,15 +202,10 @@ class Nvml:
                     self._ask("nvmlDeviceGetGpuInstanceId", instance),
                     self._ask("nvmlDeviceGetComputeInstanceId", instance),
                 )
-                yield Device(
+                yield replace(
+                    whole,
                     uuid=nvml.nvmlDeviceGetUUID(instance),
-                    name=whole.name,
-                    vendor=whole.vendor,
-                    index=whole.index,
-                    pci_address=whole.pci_address,
-                    pci_id=whole.pci_id,
                     partition=profile or "unknown",
-                    numa_node=whole.numa_node,
                     nodes=(*whole.nodes, *caps),
                     groups=sysfs.groups((*whole.nodes, *caps)),
                 )

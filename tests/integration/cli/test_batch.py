@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from tests.integration.cli.conftest import Call
-from tests.integration.daemon.groups import looking
+from tests.integration.daemon.groups import known, looking
 from tests.integration.daemon.rig import Rig
 from tests.support.waiting import wait_until
 
@@ -31,14 +31,9 @@ def served(database_url: str) -> Iterator[Rig]:
     rig = Rig(database_url)
     rig.evaluator.script = looking()
     rig.start()
-    rig.wait_for(lambda: _known(rig.url), "the GPU type is published")
+    rig.wait_for(lambda: known(rig.url), "the GPU type is published")
     yield rig
     rig.close()
-
-
-def _known(url: str) -> bool:
-    with psycopg.connect(url) as connection:
-        return connection.execute("SELECT FROM runner.gpu_type WHERE name = 'CPU'").fetchone() is not None
 
 
 @pytest.fixture

@@ -178,14 +178,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.store.probe._NOTIFY_TIMEOUT_S", PATIENCE_S)
 
 
-@pytest.mark.usefixtures("patient")
-def test_a_migrated_database_is_found_fit(database_url: str) -> None:
-    """Version known, nothing pending, notifications arrive on a direct connection."""
-    facts = probe(database_url)
-    assert facts.version is not None
-    assert (facts.pending, facts.newer, facts.direct) == ((), False, True)
-
-
 @pytest.mark.parametrize(
     ("hosts", "pooled", "mark"),
     [

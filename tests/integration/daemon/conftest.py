@@ -12,17 +12,20 @@ import pytest
 from tests.integration.daemon.groups import known, looking
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import Rig
+from tests.integration.daemon.rig import MakeRig, Rig
 
 
 @pytest.fixture
-def make_rig(lend_database: Callable[[str | None], str]) -> Iterator[Callable[..., Rig]]:
-    """Makes rigs that are stopped when the test ends, while their databases are still there."""
+def make_rig(database_url: str) -> Iterator[MakeRig]:
+    """Makes rigs on the test's database, or on another one; the first of a database publishes the board."""
     made: list[Rig] = []
 
-    def make(database_url: str, daemon_url: str | None = None, **settings: Any) -> Rig:  # noqa: ANN401 - any setting
-        made.append(Rig(database_url, daemon_url, **settings))
-        return made[-1]
+    def make(*, database: str = database_url, board: bool = True, **settings: Any) -> Rig:  # noqa: ANN401 - any setting
+        rig = Rig(database, **settings)
+        if board and all(other.url != database for other in made):
+            rig.board()
+        made.append(rig)
+        return rig
 
     yield make
     for rig in made:
@@ -30,11 +33,9 @@ def make_rig(lend_database: Callable[[str | None], str]) -> Iterator[Callable[..
 
 
 @pytest.fixture
-def rig(make_rig: Callable[..., Rig], database_url: str) -> Rig:
-    """A rig with a board, not yet started."""
-    made = make_rig(database_url)
-    made.board()
-    return made
+def rig(make_rig: MakeRig) -> Rig:
+    """A rig that is not started yet."""
+    return make_rig()
 
 
 @pytest.fixture
@@ -63,20 +64,13 @@ def proxy(database_url: str) -> Iterator[Proxy]:
 
 @pytest.fixture
 def make_process(database_url: str) -> Iterator[Callable[..., Process]]:
-    """Makes daemon processes on the test's database, with any settings; killed when the test ends."""
+    """Makes daemon processes on the test's database or through a proxy, with any settings; killed when it ends."""
     made: list[Process] = []
 
-    def make(**settings: object) -> Process:
-        made.append(Process(database_url, json.dumps(settings)))
+    def make(*, url: str = database_url, **settings: object) -> Process:
+        made.append(Process(url, json.dumps(settings)))
         return made[-1]
 
     yield make
     for process in made:
         process.close()
-
-
-@pytest.fixture
-def process(rig: Rig, make_process: Callable[..., Process]) -> Process:
-    """A daemon process on the rig's database."""
-    assert rig.url
-    return make_process()

@@ -189,6 +189,15 @@ class Rig:
         assert self.daemon is not None
         self.exit_reason = self.daemon.run(self.control)
 
+    def begin(self, *, heeds_cancel: bool = True, mode: str = "test") -> tuple[Gate, int]:
+        """Submit a job, start the daemon if need be, and wait until the run has begun; its gate, its submission."""
+        gate = self.evaluator.script = Gate(heeds_cancel=heeds_cancel)
+        submission = self.submit(mode=mode)
+        if self.daemon is None:
+            self.start()
+        assert gate.begun.wait(PATIENCE_S)
+        return gate, submission
+
     @property
     def waiting_for(self) -> str | None:
         """What the daemon is waiting for."""
@@ -291,3 +300,7 @@ class Rig:
             " WHERE datname = current_database() AND application_name LIKE 'daemon%%'"
         )
         return len(killed)
+
+
+#: Makes a rig of the test's database, stopped when the test ends: `make_rig(**settings)`.
+MakeRig = Callable[..., Rig]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from runner.base.disk import DiskFloor
 from runner.base.model import JobState
 from runner.daemon.monitoring.readiness import DISK
-from tests.integration.daemon.rig import Gate, Rig, cpu_slots
+from tests.integration.daemon.rig import Rig, cpu_slots
 from tests.support.waiting import PATIENCE_S
 
 #: More than any disk has.
@@ -25,13 +25,9 @@ def test_nothing_is_claimed_below_the_floor_until_there_is_room(rig: Rig) -> Non
         looked += 1
         floor.check()
 
-    gate = Gate()
-    rig.evaluator.script = gate
     rig.check_disk = check
     rig.slots = cpu_slots(2)
-    rig.start()
-    running = rig.submit()
-    assert gate.begun.wait(PATIENCE_S)
+    gate, running = rig.begin()
     floor = floor_of(NEVER)
     rig.wait_for(lambda: rig.waiting_for == DISK, "the daemon says what it lacks")
     waiting, before = rig.submit(), looked

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from structlog.testing import capture_logs
 
 from runner.base.model import JobState, Verdict
-from tests.integration.daemon.rig import Gate, Rig
-from tests.support.waiting import PATIENCE_S
+from tests.integration.daemon.rig import MakeRig, Rig
 
 
 @pytest.fixture
-def slow(make_rig: Callable[..., Rig], database_url: str) -> Rig:
+def slow(make_rig: MakeRig) -> Rig:
     """A rig that hardly ever polls: what happens soon was announced."""
-    rig = make_rig(database_url, poll_s=300.0)
-    rig.board()
-    return rig
+    return make_rig(poll_s=300.0)
 
 
 def test_a_drained_host_finishes_its_run_and_claims_no_other(slow: Rig) -> None:
     """And it is heard at once, although the host is busy; undrained, it claims at once."""
-    gate = slow.evaluator.script = Gate()
-    running = slow.submit()
-    slow.start()
-    assert gate.begun.wait(PATIENCE_S)
+    gate, running = slow.begin()
     with capture_logs() as logs:
         slow.store.drain("test-host", reason="fan 3 is loud")
         slow.wait_for(lambda: slow.waiting_for == "draining: fan 3 is loud", "it heard")
@@ -44,10 +36,9 @@ def test_a_drained_host_finishes_its_run_and_claims_no_other(slow: Rig) -> None:
     assert [line["reason"] for line in logs if line["event"] == "claiming_paused"] == ["draining: fan 3 is loud"]
 
 
-def test_draining_survives_a_restart_of_the_daemon(make_rig: Callable[..., Rig], database_url: str) -> None:
+def test_draining_survives_a_restart_of_the_daemon(make_rig: MakeRig) -> None:
     """The flag is the host's, not the process's; the service manager still hears that the daemon is up."""
-    first, second = make_rig(database_url), make_rig(database_url)
-    first.board()
+    first, second = make_rig(), make_rig()
     first.start()
     first.store.drain("test-host")
     first.wait_for(lambda: first.waiting_for == "draining: no reason was given", "it heard")

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from runner.base.errors import DatabaseUnavailableError, EvaluationError
 from runner.base.model import JobResult, JobState, Slot, SubmissionJob, Verdict
 from runner.store import Store
-from tests.integration.daemon.rig import Evaluator, Gate, Rig, Script, accepted
+from tests.integration.daemon.rig import Evaluator, Gate, Rig, Script, accepted, at_once
 
 BAD = b"def custom_kernel(data:\n"
 
@@ -43,11 +43,8 @@ class Checker(Evaluator):
 @pytest.fixture
 def busy(rig: Rig) -> Gate:
     """The only slot runs a job until the gate is opened; a checker is there."""
-    gate = Gate()
-    rig.evaluator = Checker(gate)
-    rig.submit()
-    rig.start()
-    assert gate.begun.wait(30)
+    rig.evaluator = Checker(at_once)
+    gate, _ = rig.begin()
     return gate
 
 

@@ -14,9 +14,8 @@ from runner.base.model import Job, JobResult, Progress
 from runner.daemon.monitoring.health import DaemonView, HealthReport
 from runner.daemon.monitoring.queue_depth import KEPT_S, QueueDepthCache
 from runner.daemon.monitoring.watchdog import Watchdog
-from tests.integration.daemon.rig import Gate, Rig, at_once
+from tests.integration.daemon.rig import Rig, at_once
 from tests.plugins.scrape import samples
-from tests.support.waiting import PATIENCE_S
 
 OnProgress = Callable[[Progress], None]
 
@@ -60,9 +59,7 @@ def test_a_result_is_counted_where_it_belongs(rig: Rig, health_report: HealthRep
     """Claim, phases, verdict, turn-around; the slot is busy meanwhile, and its lease held."""
     before = Scrape(health_report)
     assert before("kernel_runner_slots", gpu_type="CPU", state="free") == 1
-    gate = rig.evaluator.script = Gate()
-    submission = rig.submit()
-    assert gate.begun.wait(PATIENCE_S)
+    gate, submission = rig.begin()
     during = Scrape(health_report)
     assert during("kernel_runner_slots", gpu_type="CPU", state="busy") == 1
     assert during("kernel_runner_leases_held") == 1

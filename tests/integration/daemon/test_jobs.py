@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from runner.base.errors import EngineUnavailableError, EvaluationError
+from runner.base.errors import EvaluationError
 from runner.base.model import Job, JobResult, JobState, Progress, Verdict
 from runner.daemon.leases import Lease
 from runner.daemon.slot import SlotWorker
 from runner.store import Stop, Store, Wakeup
-from tests.integration.daemon.rig import JOBS, Gate, Rig, accepted, at_once, cpu_slots
+from tests.integration.daemon.rig import Gate, MakeRig, Rig, accepted, at_once, cpu_slots
 from tests.support.jobs import of_submission
 from tests.support.waiting import PATIENCE_S
 
@@ -32,15 +32,6 @@ def test_a_queued_job_is_claimed_evaluated_and_committed(rig: Rig) -> None:
     assert rig.engine.reaped == 1
     assert rig.stop() == 0
     assert [host.stopped_at is not None for host in rig.store.hosts()] == [True]
-
-
-def test_a_job_that_comes_later_is_announced_and_claimed(make_rig: Callable[..., Rig], database_url: str) -> None:
-    """The daemon listens: it does not need its next poll."""
-    rig = make_rig(database_url, poll_s=300.0)
-    rig.board()
-    rig.start()
-    for _ in range(3):
-        rig.wait_done(rig.submit())
 
 
 def test_jobs_are_found_by_polling_when_no_notification_arrives(rig: Rig) -> None:
@@ -94,13 +85,10 @@ def test_every_job_runs_exactly_once_over_two_slots(rig: Rig) -> None:
     assert all(len(view.jobs[0].runs) == 1 for view in views)
 
 
-def test_a_claim_that_a_crash_took_back_is_made_again_under_another_number(
-    make_rig: Callable[..., Rig], database_url: str
-) -> None:
+def test_a_claim_that_a_crash_took_back_is_made_again_under_another_number(make_rig: MakeRig) -> None:
     """Its first run still goes on, in the same daemon: that one is stopped, and what it finds is stale."""
-    rig = make_rig(database_url, heartbeat_s=10.0)
+    rig = make_rig(heartbeat_s=10.0)
     rig.slots = cpu_slots(2)
-    rig.board()
     gate = Gate(heeds_cancel=False)
 
     def first_waits(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
@@ -179,27 +167,12 @@ def test_a_result_that_cannot_be_written_costs_an_attempt_and_not_the_job(rig: R
     assert view.jobs[0].verdict is Verdict.ACCEPTED
 
 
-def test_a_cancel_request_stops_a_running_job(rig: Rig) -> None:
-    """The evaluation hears it, and the job ends as cancelled without a failure."""
-    gate = rig.evaluator.script = Gate()
-    submission = rig.submit()
-    rig.start()
-    assert gate.begun.wait(PATIENCE_S)
-    assert rig.store.cancel(submission) == 1
-    (view,) = rig.wait_done(submission)
-    assert gate.cancelled.is_set()
-    assert (view.jobs[0].state, view.jobs[0].verdict, view.jobs[0].failures) == (JobState.CANCELLED, None, 0)
-
-
 @pytest.mark.parametrize("heeds_cancel", [True, False])
 def test_a_job_that_was_taken_over_is_dropped_and_its_late_result_kept_as_evidence(
     rig: Rig, *, heeds_cancel: bool
 ) -> None:
     """The other host's attempt is not touched, whether the run hears of it in time or not."""
-    gate = rig.evaluator.script = Gate(heeds_cancel=heeds_cancel)
-    submission = rig.submit()
-    rig.start()
-    assert gate.begun.wait(PATIENCE_S)
+    gate, submission = rig.begin(heeds_cancel=heeds_cancel)
     rig.sql("UPDATE runner.job SET attempt = 2, lease_owner = 'other', lease_expires_at = now() + interval '1 hour'")
     assert gate.cancelled.wait(PATIENCE_S)
     gate.go.set()
@@ -210,42 +183,3 @@ def test_a_job_that_was_taken_over_is_dropped_and_its_late_result_kept_as_eviden
     assert (job.state, job.attempt, job.failures, job.runs) == (JobState.RUNNING, 2, 0, ())
     evidence = rig.sql("SELECT attempt, verdict FROM runner.stale_result")
     assert evidence == ([] if heeds_cancel else [{"attempt": 1, "verdict": "accepted"}])
-
-
-def test_a_run_longer_than_its_lease_keeps_its_job(make_rig: Callable[..., Rig], database_url: str) -> None:
-    """`heartbeat_s` renews: the lease ends later and later, and another daemon's reclaim finds nothing."""
-    rig = make_rig(database_url, lease_s=30.0, heartbeat_s=0.2)
-    rig.board()
-    gate = rig.evaluator.script = Gate()
-    submission = rig.submit()
-    rig.start()
-    assert gate.begun.wait(PATIENCE_S)
-    first = rig.sql(f"SELECT lease_expires_at FROM {JOBS}")[0]["lease_expires_at"]  # noqa: S608 - a text of ours
-    later = f"SELECT FROM {JOBS} WHERE lease_expires_at > %(t)s::timestamptz + interval '1.5 seconds'"
-    rig.wait_for(lambda: rig.sql(later, t=first), "it is renewed, again and again")
-    assert list(rig.store.reclaim()) == []
-    gate.go.set()
-    (view,) = rig.wait_done(submission)
-    assert view.jobs[0].attempt == 1
-
-
-def test_nothing_is_claimed_while_the_engine_is_away(rig: Rig) -> None:
-    """One job pays for the discovery; the others wait until the engine answers again."""
-
-    def script(job: Job, cancel: threading.Event, progress: Callable[[Progress], None]) -> JobResult:
-        if not rig.engine.up.is_set():
-            raise EngineUnavailableError("connection refused")
-        return at_once(job, cancel, progress)
-
-    rig.evaluator.script = script
-    rig.start()
-    rig.engine.up.clear()
-    submissions = [rig.submit() for _ in range(5)]
-    rig.wait_for(lambda: rig.waiting_for == "the container engine", "the daemon noticed")
-    checks = rig.engine.checks
-    rig.wait_for(lambda: rig.engine.checks > checks, "it asked again")
-    assert len(rig.evaluator.seen) == 1
-    rig.engine.up.set()
-    rig.sql("UPDATE runner.job SET not_before = NULL")
-    views = rig.wait_done(*submissions)
-    assert sorted(view.jobs[0].failures for view in views) == [0, 0, 0, 0, 1]

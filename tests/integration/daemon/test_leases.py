@@ -16,7 +16,7 @@ from runner.base.model import JobState, Json, Verdict
 from runner.store import Claims
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import JOBS, Gate, Rig, cpu_slots
+from tests.integration.daemon.rig import JOBS, MakeRig, Rig, cpu_slots
 from tests.integration.daemon.stores import watch
 from tests.support.waiting import PATIENCE_S
 
@@ -25,15 +25,11 @@ RENEWED = f"SELECT FROM {JOBS} WHERE state = 'running' AND lease_expires_at > st
 EXPIRED = f"SELECT FROM {JOBS} WHERE state = 'running' AND lease_expires_at < now()"
 
 
-def test_a_stalled_loop_loses_no_lease(make_rig: Callable[..., Rig], database_url: str) -> None:
+def test_a_stalled_loop_loses_no_lease(make_rig: MakeRig) -> None:
     """The claim hangs and beats go on: the heartbeat has a thread and a connection of its own."""
-    rig = make_rig(database_url, lease_s=30.0, heartbeat_s=0.2)
-    rig.board()
+    rig = make_rig(lease_s=30.0, heartbeat_s=0.2)
     seen = watch(rig)
-    gate = rig.evaluator.script = Gate()
-    submission = rig.submit()
-    rig.start()
-    assert gate.begun.wait(PATIENCE_S)
+    gate, submission = rig.begin()
     seen.gate.clear()
     assert seen.waiting.wait(PATIENCE_S)
     rig.wait_for(lambda: rig.sql(RENEWED), "it is renewed, again and again")
@@ -44,12 +40,9 @@ def test_a_stalled_loop_loses_no_lease(make_rig: Callable[..., Rig], database_ur
     seen.gate.set()
 
 
-def test_a_process_that_stood_still_stops_what_it_lost(
-    make_rig: Callable[..., Rig], database_url: str, make_process: Callable[..., Process]
-) -> None:
+def test_a_process_that_stood_still_stops_what_it_lost(make_rig: MakeRig, make_process: Callable[..., Process]) -> None:
     """SIGSTOP for longer than a lease: another host runs the job; after SIGCONT the first one's run is stopped."""
-    rig = make_rig(database_url, host_name="other-host")
-    rig.board()
+    rig = make_rig(host_name="other-host")
     process = make_process(heartbeat_s=0.2)
     submission = rig.submit()
     process.expect("begun")
@@ -70,18 +63,12 @@ def test_a_process_that_stood_still_stops_what_it_lost(
     assert view.jobs[0].failures == 0
 
 
-def test_a_claim_whose_answer_was_lost_costs_seconds_and_not_a_lease(
-    make_rig: Callable[..., Rig], database_url: str
-) -> None:
+def test_a_claim_whose_answer_was_lost_costs_seconds_and_not_a_lease(make_rig: MakeRig) -> None:
     """It was committed, its answer was lost, and its lease lasts an hour: the daemon releases it and claims again."""
-    rig = make_rig(database_url, lease_s=3600.0)
-    rig.board()
+    rig = make_rig(lease_s=3600.0)
     rig.slots = cpu_slots(2)
     seen = watch(rig)
-    gate = rig.evaluator.script = Gate()
-    rig.start()
-    kept = rig.submit()
-    assert gate.begun.wait(PATIENCE_S)
+    gate, kept = rig.begin()
 
     def lose(claims: Claims) -> Claims:
         if claims.jobs:
@@ -111,10 +98,7 @@ def test_a_claim_whose_answer_was_lost_costs_seconds_and_not_a_lease(
 
 def test_a_dead_hosts_job_is_reclaimed_and_announced_although_every_other_host_is_busy(rig: Rig) -> None:
     """Polling goes on with nothing to offer; frontends hear that the job is queued again, hosts that there is work."""
-    gate = rig.evaluator.script = Gate()
-    rig.start()
-    rig.submit()
-    assert gate.begun.wait(PATIENCE_S)
+    gate, _ = rig.begin()
     dead = rig.submit()
     with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute("LISTEN runner_events")
@@ -138,10 +122,9 @@ def test_a_dead_hosts_job_is_reclaimed_and_announced_although_every_other_host_i
     assert (view.jobs[0].attempt, view.jobs[0].failures) == (2, 0)
 
 
-def test_leases_get_time_to_be_renewed_after_an_outage(make_rig: Callable[..., Rig], database_url: str) -> None:
+def test_leases_get_time_to_be_renewed_after_an_outage(make_rig: MakeRig) -> None:
     """No daemon reclaims within a lease's time of an outage: the holders of expired leases were cut off as well."""
-    rig = make_rig(database_url, lease_s=3.0)
-    rig.board()
+    rig = make_rig(lease_s=3.0)
     seen = watch(rig)
     with capture_logs() as logs:
         rig.start()
@@ -170,16 +153,12 @@ def put_forward(logs: Sequence[EventDict]) -> list[float]:
     return [line["by_s"] for line in logs if line["event"] == "database_clock_jumped"]
 
 
-def test_a_servers_clock_that_is_put_forward_costs_no_run(make_rig: Callable[..., Rig], database_url: str) -> None:
+def test_a_servers_clock_that_is_put_forward_costs_no_run(make_rig: MakeRig) -> None:
     """By an hour: every lease is over at once. A daemon that notices the jump gives the holders time to renew them."""
-    runs, looks = (make_rig(database_url, host_name=name, lease_s=30.0, heartbeat_s=2.5) for name in ("runs", "looks"))
-    runs.board()
-    gate = runs.evaluator.script = Gate()
+    runs, looks = (make_rig(host_name=name, lease_s=30.0, heartbeat_s=2.5) for name in ("runs", "looks"))
     seen = [watch(rig) for rig in (runs, looks)]
     with capture_logs() as logs:
-        runs.start()
-        submission = runs.submit()
-        assert gate.begun.wait(PATIENCE_S)
+        gate, submission = runs.begin()
         looks.start()
         for one in seen:
             one.gate.clear()
@@ -201,12 +180,9 @@ def test_a_servers_clock_that_is_put_forward_costs_no_run(make_rig: Callable[...
     assert all(3600 - PATIENCE_S < by_s <= 3601 for by_s in put_forward(logs))
 
 
-def test_leases_get_time_to_be_renewed_by_a_daemon_that_started_in_the_outage(
-    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy
-) -> None:
+def test_leases_get_time_to_be_renewed_by_a_daemon_that_started_in_the_outage(make_rig: MakeRig, proxy: Proxy) -> None:
     """It was not there when the leases expired, but it knows why they did."""
-    rig = make_rig(database_url, proxy.url, lease_s=4.0)
-    rig.board()
+    rig = make_rig(daemon_url=proxy.url, lease_s=4.0)
     rig.submit()
     assert rig.store.claim(host="other", slots={"CPU": 1}, lease_s=0.1).jobs
     seen = watch(rig)
@@ -220,12 +196,9 @@ def test_leases_get_time_to_be_renewed_by_a_daemon_that_started_in_the_outage(
     assert seen.reclaimed_s - seen.registered_s >= rig.config.lease_s
 
 
-def test_leases_get_time_to_be_renewed_after_everything_stood_still(
-    make_rig: Callable[..., Rig], database_url: str
-) -> None:
+def test_leases_get_time_to_be_renewed_after_everything_stood_still(make_rig: MakeRig) -> None:
     """A claim that took half a lease and then worked: the server was frozen, and every host's heartbeat with it."""
-    rig = make_rig(database_url, lease_s=1.0, heartbeat_s=0.2)
-    rig.board()
+    rig = make_rig(lease_s=1.0, heartbeat_s=0.2)
     seen = watch(rig)
     rig.start()
     seen.gate.clear()
@@ -243,11 +216,8 @@ def test_leases_get_time_to_be_renewed_after_everything_stood_still(
 
 def test_a_daemon_whose_name_was_taken_while_it_stood_still_lets_go(rig: Rig) -> None:
     """No error tells it: its next claim does. Its run ends as lost; it claims nothing until the name is free again."""
-    gate = rig.evaluator.script = Gate()
     seen = watch(rig)
-    rig.start()
-    first = rig.submit()
-    assert gate.begun.wait(PATIENCE_S)
+    gate, first = rig.begin()
     with capture_logs() as logs:
         rig.sql("UPDATE runner.host SET instance = 'another state directory'")
         assert gate.cancelled.wait(PATIENCE_S)

@@ -5,23 +5,31 @@ Polls are five minutes apart here: whatever happens soon was announced.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from runner.base.model import JobState, Slot
-from tests.integration.daemon.rig import Gate, Rig
+from runner.base.model import JobState
+from tests.integration.daemon.rig import MakeRig, Rig, cpu_slots
 from tests.integration.daemon.stores import Watch, notify, watch
 from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture
-def slow(make_rig: Callable[..., Rig], database_url: str) -> Rig:
+def slow(make_rig: MakeRig) -> Rig:
     """A rig that hardly ever polls and hardly ever beats."""
-    rig = make_rig(database_url, poll_s=300.0, lease_s=3600.0, heartbeat_s=1200.0)
-    rig.board()
-    return rig
+    return make_rig(poll_s=300.0, lease_s=3600.0, heartbeat_s=1200.0)
+
+
+def counting(rig: Rig, *, rivals: int | None = None) -> Watch:
+    """Watch a rig's claims, which say that there are so many hosts, if that is given.
+
+    None says that something is overdue, as the first one does where nobody has swept for two minutes: the daemon would
+    claim once more, at a random time within a second, before it reclaims.
+    """
+    seen = watch(rig)
+    seen.answer = lambda claims: replace(claims, overdue=False, rivals=rivals or claims.rivals)
+    return seen
 
 
 def settled(rig: Rig, seen: Watch, mark: str) -> int:
@@ -53,7 +61,7 @@ def test_a_job_is_heard_of_after_the_listeners_connection_was_ended(slow: Rig) -
 
 def test_only_what_concerns_this_host_costs_a_claim(slow: Rig) -> None:
     """Other GPU types and other hosts are none of its business; its own types, itself and everybody are."""
-    seen = watch(slow)
+    seen = counting(slow)
     slow.start()
     before = settled(slow, seen, "mark-0")
     notify(slow, "runner_queue", "H100,B200")
@@ -67,7 +75,7 @@ def test_only_what_concerns_this_host_costs_a_claim(slow: Rig) -> None:
 
 def test_a_burst_of_notifications_costs_one_claim_and_none_is_missed(slow: Rig) -> None:
     """What is announced while a claim runs is looked at once after it; then the daemon rests."""
-    seen = watch(slow)
+    seen = counting(slow)
     slow.start()
     settled(slow, seen, "mark-0")
     seen.gate.clear()
@@ -86,13 +94,9 @@ def test_a_burst_of_notifications_costs_one_claim_and_none_is_missed(slow: Rig) 
 
 def test_in_a_crowd_few_busy_hosts_act_on_an_announcement(slow: Rig) -> None:
     """One job needs one host: of a billion hardly any looks, but for what is told to this one or to everybody."""
-    seen = watch(slow)
-    seen.answer = lambda claims: replace(claims, rivals=10**9)
-    slow.slots = tuple(Slot(name=f"cpu{number}", gpu_type="CPU", devices=(), cpus=(number,)) for number in range(2))
-    gate = slow.evaluator.script = Gate()
-    submission = slow.submit()
-    slow.start()
-    assert gate.begun.wait(PATIENCE_S)
+    seen = counting(slow, rivals=10**9)
+    slow.slots = cpu_slots(2)
+    gate, submission = slow.begin()
     before = settled(slow, seen, "mark-0")
     notify(slow, "runner_queue", *["CPU"] * 5)
     assert settled(slow, seen, "mark-1") == before
@@ -106,10 +110,8 @@ def test_in_a_crowd_few_busy_hosts_act_on_an_announcement(slow: Rig) -> None:
 
 def test_a_cancel_request_is_announced_and_heard_at_once(slow: Rig) -> None:
     """The heartbeat is twenty minutes away."""
-    gate = slow.evaluator.script = Gate()
-    submission = slow.submit()
-    slow.start()
-    assert gate.begun.wait(PATIENCE_S)
+    gate, submission = slow.begin()
     assert slow.store.cancel(submission) == 1
-    (view,) = slow.wait_done(submission)
-    assert view.jobs[0].state is JobState.CANCELLED
+    (job,) = slow.wait_done(submission)[0].jobs
+    assert gate.cancelled.is_set()
+    assert (job.state, job.verdict, job.failures) == (JobState.CANCELLED, None, 0)

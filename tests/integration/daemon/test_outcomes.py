@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +16,7 @@ from runner.daemon import slot
 from runner.daemon.outcomes.writer import OutcomeWriter
 from runner.store import Completion, Store
 from tests.integration.daemon.process import Process
-from tests.integration.daemon.rig import JOBS, Gate, Rig
+from tests.integration.daemon.rig import MakeRig, Rig
 from tests.support.waiting import PATIENCE_S
 
 HOLD = "SELECT FROM leaderboard.submission WHERE id = %(id)s FOR UPDATE"
@@ -52,10 +50,7 @@ def busy(rig: Rig) -> bool:
 
 def test_a_slot_takes_the_next_job_while_its_last_result_cannot_be_committed(rig: Rig) -> None:
     """One slot, two jobs; the first one's submission is held, and its lease with it until it is committed."""
-    rig.start()
-    gate = rig.evaluator.script = Gate()
-    first = rig.submit()
-    assert gate.begun.wait(PATIENCE_S)
+    gate, first = rig.begin()
     with held(rig, first):
         gate.go.set()
         rig.wait_done(rig.submit())
@@ -96,10 +91,7 @@ def test_a_secret_run_comes_before_the_next_submission(rig: Rig, monkeypatch: py
 def test_a_commit_that_hangs_keeps_no_slot(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The submission is held; the next public run begins meanwhile."""
     monkeypatch.setattr(slot, "COMMIT_WAIT_S", 0.01)
-    rig.start()
-    gate = rig.evaluator.script = Gate()
-    first = rig.submit(mode="leaderboard")
-    assert gate.begun.wait(PATIENCE_S)
+    gate, first = rig.begin(mode="leaderboard")
     with held(rig, first):
         gate.go.set()
         rig.wait_done(rig.submit(mode="leaderboard"))
@@ -109,10 +101,7 @@ def test_a_commit_that_hangs_keeps_no_slot(rig: Rig, monkeypatch: pytest.MonkeyP
 
 def test_a_daemon_that_is_told_to_stop_waits_for_what_was_handed_over(rig: Rig) -> None:
     """No slot is busy any more, and the daemon ends only when the result is committed."""
-    rig.start()
-    gate = rig.evaluator.script = Gate()
-    submission = rig.submit()
-    assert gate.begun.wait(PATIENCE_S)
+    gate, submission = rig.begin()
     with held(rig, submission):
         gate.go.set()
         rig.wait_for(lambda: pending(rig) == 1 and not busy(rig), "it is handed over")
@@ -124,49 +113,21 @@ def test_a_daemon_that_is_told_to_stop_waits_for_what_was_handed_over(rig: Rig) 
     assert (job.verdict, job.attempt, rig.spool.count) == (Verdict.ACCEPTED, 1, 0)
 
 
-def test_a_cancel_that_comes_while_a_result_waits_is_too_late(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run is over: what it found counts, and the heartbeat that hears of the request stops nothing."""
-    waits, go_on = threading.Event(), threading.Event()
-    complete_all = Store.complete_all
-
-    def slow(store: Store, results: Sequence[tuple[Job, JobResult]]) -> Sequence[Completion | StaleAttemptError | None]:
-        waits.set()
-        assert go_on.wait(PATIENCE_S)
-        return complete_all(store, results)
-
-    monkeypatch.setattr(Store, "complete_all", slow)
-    rig.start()
-    submission = rig.submit()
-    assert waits.wait(PATIENCE_S)
-    rig.store.cancel(submission)
-    before = rig.sql(f"SELECT lease_expires_at AS t FROM {JOBS}")[0]["t"]  # noqa: S608 - a text of ours
-    renewed = f"SELECT lease_expires_at > %(t)s AS renewed FROM {JOBS}"  # noqa: S608 - a text of ours
-    rig.wait_for(lambda: rig.sql(renewed, t=before)[0]["renewed"], "a heartbeat heard of it")
-    go_on.set()
-    (view,) = rig.wait_done(submission)
-    assert (view.jobs[0].state, view.jobs[0].verdict) == (JobState.DONE, Verdict.ACCEPTED)
-
-
 def test_a_daemon_killed_between_evaluation_and_commit_costs_an_evaluation(
-    make_rig: Callable[..., Rig], database_url: str, tmp_path: Path
+    make_rig: MakeRig, make_process: Callable[..., Process], tmp_path: Path
 ) -> None:
     """SIGKILL while the result waits in memory: the next process evaluates the job again, and one result counts."""
     settings = {"state_dir": str(tmp_path / "state"), "lease_s": 600.0}
-    rig = make_rig(database_url, **settings)
-    rig.board()
-    process = Process(database_url, json.dumps(settings))
-    try:
-        submission = rig.submit()
-        process.expect("begun")
-        with held(rig, submission) as connection:
-            process.open_gate()
-            process.expect("handed")
-            process.child.send_signal(signal.SIGKILL)
-            process.child.wait(PATIENCE_S)
-            # The server goes on with a statement that a client has sent before it died.
-            connection.execute(END_STATEMENTS)
-    finally:
+    rig = make_rig(**settings)
+    process = make_process(**settings)
+    submission = rig.submit()
+    process.expect("begun")
+    with held(rig, submission) as connection:
+        process.open_gate()
+        process.expect("handed")
         process.close()
+        # The server goes on with a statement that a client has sent before it died.
+        connection.execute(END_STATEMENTS)
     assert rig.spool.count == 0
     rig.start()
     (view,) = rig.wait_done(submission)

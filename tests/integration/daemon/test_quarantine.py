@@ -49,14 +49,3 @@ def test_the_others_go_on_and_the_slot_comes_back(rig: Rig) -> None:
     first.go.set()
     rig.wait_for(lambda: _reasons(rig) == [None, None], "both slots are back")
     assert rig.stop() == 0
-
-
-def test_devices_that_are_not_fit_keep_everything_out_until_they_are(rig: Rig) -> None:
-    """Readiness waits for a slot, as for a container that does not go."""
-    fit = threading.Event()
-    rig.quarantine.quarantine_devices("cpu0", "device GPU-1: it fell off the bus", mended=fit.is_set)
-    rig.start(ready=False)
-    rig.wait_for(lambda: rig.waiting_for == SLOTS, "the daemon says that it is not ready")
-    fit.set()
-    rig.wait_for(lambda: rig.waiting_for is None, "the daemon is ready")
-    assert rig.stop() == 0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from structlog.testing import capture_logs
 
 from runner.base.model import JobState
 from tests.integration.daemon.meter import Meter
-from tests.integration.daemon.rig import Rig
+from tests.integration.daemon.rig import MakeRig, Rig
 from tests.integration.daemon.stores import watch
 
 AT_REST = ["claim", "listen listen"]
@@ -33,12 +33,9 @@ def connections(rig: Rig) -> list[str]:
     return [found["name"].removeprefix("daemon ") for found in rig.sql(CONNECTIONS)]
 
 
-def test_a_daemon_at_rest_sends_one_statement_per_poll(
-    make_rig: Callable[..., Rig], database_url: str, meter: Meter
-) -> None:
+def test_a_daemon_at_rest_sends_one_statement_per_poll(make_rig: MakeRig, meter: Meter) -> None:
     """Counted on the wire: no more than `poll_s` and its spread allow, and who listens sends none."""
-    rig = make_rig(database_url, meter.url, poll_s=0.1)
-    rig.board()
+    rig = make_rig(daemon_url=meter.url, poll_s=0.1)
     rig.start()
     rig.wait_for(lambda: connections(rig) == AT_REST, "two connections are left")
     began_s = time.monotonic()

@@ -20,7 +20,7 @@ from runner.extras.queries import SHARED
 from runner.extras.receipts import HostKey
 from runner.store import Store
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import Gate, Rig
+from tests.integration.daemon.rig import Gate, MakeRig, Rig
 from tests.integration.store.conftest import ranked
 from tests.support.waiting import PATIENCE_S
 
@@ -70,11 +70,10 @@ def looked_at(rig: Rig, receipt: Receipt) -> tuple[list[str], str]:
 
 
 def test_every_ranked_run_has_a_receipt_through_an_outage_and_a_change_of_keys(
-    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy, tmp_path: Path
+    make_rig: MakeRig, proxy: Proxy, tmp_path: Path
 ) -> None:
     """One that waited in the spool too. What an earlier key signed stays true, until that key is revoked."""
-    rig = make_rig(database_url, proxy.url, state_dir=tmp_path)
-    rig.board()
+    rig = make_rig(daemon_url=proxy.url, state_dir=tmp_path)
     proxy.open()
     gate = Gate()
 
@@ -98,7 +97,7 @@ def test_every_ranked_run_has_a_receipt_through_an_outage_and_a_change_of_keys(
     assert [looked_at(rig, each) for each in first] == [([], "stands")] * 2
 
     (tmp_path / "receipt.key").unlink()
-    later = make_rig(database_url, state_dir=tmp_path)
+    later = make_rig(state_dir=tmp_path)
     later.evaluator.script = scored
     later.start()
     second = later.submit(mode="leaderboard", code=b"other")

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from runner.base.model import JobState, Slot, Verdict
-from runner.daemon.instance import instance_id
-from tests.integration.daemon.process import Process
+from runner.base.model import JobState, Slot
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import JOBS, Evaluator, Rig, accepted
+from tests.integration.daemon.rig import JOBS, Evaluator, MakeRig, Rig, accepted
 from tests.support.waiting import PATIENCE_S
 
 
@@ -34,28 +31,9 @@ class Slow(Evaluator):
         super().prepare(slots)
 
 
-def test_a_killed_daemons_job_is_run_as_soon_as_it_is_back(
-    make_rig: Callable[..., Rig], database_url: str, make_process: Callable[..., Process]
-) -> None:
-    """SIGKILL in the middle of a run: its lease would last an hour, but its holder knows nothing of it any more."""
-    rig = make_rig(database_url, lease_s=3600.0)
-    rig.board()
-    submission = rig.submit()
-    process = make_process(lease_s=3600.0)
-    process.expect("begun")
-    process.child.send_signal(signal.SIGKILL)
-    process.child.wait()
-    rig.start()
-    (view,) = rig.wait_done(submission)
-    assert (view.jobs[0].verdict, view.jobs[0].attempt, view.jobs[0].failures) == (Verdict.ACCEPTED, 2, 0)
-
-
-def test_what_was_left_is_dealt_with_before_the_evaluation_environment(
-    make_rig: Callable[..., Rig], database_url: str
-) -> None:
+def test_what_was_left_is_dealt_with_before_the_evaluation_environment(make_rig: MakeRig) -> None:
     """Containers go and jobs are given back while the environment is still being prepared, which may take minutes."""
-    rig = make_rig(database_url, lease_s=3600.0)
-    rig.board()
+    rig = make_rig(lease_s=3600.0)
     submission = rig.submit()
     assert rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
     slow = rig.evaluator = Slow()
@@ -67,10 +45,9 @@ def test_what_was_left_is_dealt_with_before_the_evaluation_environment(
     rig.wait_done(submission)
 
 
-def one_spooled_and_one_left(make_rig: Callable[..., Rig], database_url: str) -> tuple[Rig, int, int]:
+def one_spooled_and_one_left(make_rig: MakeRig) -> tuple[Rig, int, int]:
     """What an earlier process of the host left: a submission whose result is spooled, and one that it was at."""
-    rig = make_rig(database_url, lease_s=3600.0)
-    rig.board()
+    rig = make_rig(lease_s=3600.0)
     spooled, left = rig.submit(), rig.submit()
     (job,) = rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
     assert rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
@@ -79,12 +56,9 @@ def one_spooled_and_one_left(make_rig: Callable[..., Rig], database_url: str) ->
 
 
 @pytest.mark.parametrize("missing", ["the evaluation environment", "the container engine"])
-def test_the_lease_of_a_spooled_result_is_renewed_whatever_else_is_missing(
-    make_rig: Callable[..., Rig], database_url: str, missing: str
-) -> None:
+def test_the_lease_of_a_spooled_result_is_renewed_whatever_else_is_missing(make_rig: MakeRig, missing: str) -> None:
     """The database refuses the result for now; no other host may take its job meanwhile."""
-    rig = make_rig(database_url, lease_s=30.0, heartbeat_s=0.2)
-    rig.board()
+    rig = make_rig(lease_s=30.0, heartbeat_s=0.2)
     submission = rig.submit()
     (job,) = rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=0.1).jobs
     assert rig.spool.put(job, accepted(), slot="cpu0")
@@ -103,11 +77,9 @@ def test_the_lease_of_a_spooled_result_is_renewed_whatever_else_is_missing(
     slow.go.set()
 
 
-def test_a_spooled_result_is_delivered_while_the_engine_is_down(
-    make_rig: Callable[..., Rig], database_url: str
-) -> None:
+def test_a_spooled_result_is_delivered_while_the_engine_is_down(make_rig: MakeRig) -> None:
     """Nothing of it needs an engine. What else ran is given back meanwhile, and frontends hear of it."""
-    rig, spooled, left = one_spooled_and_one_left(make_rig, database_url)
+    rig, spooled, left = one_spooled_and_one_left(make_rig)
     rig.engine.up.clear()
     with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute("LISTEN runner_events")
@@ -123,10 +95,9 @@ def test_a_spooled_result_is_delivered_while_the_engine_is_down(
     assert rig.engine.reaped == 1
 
 
-def test_two_daemons_do_not_share_a_name(make_rig: Callable[..., Rig], database_url: str) -> None:
+def test_two_daemons_do_not_share_a_name(make_rig: MakeRig) -> None:
     """The second one says so and waits, and takes nothing of the first one's; it serves when the first has gone."""
-    first, second = make_rig(database_url), make_rig(database_url)
-    first.board()
+    first, second = make_rig(), make_rig()
     second.instance = "another state directory"
     first.start()
     with capture_logs() as logs:
@@ -142,11 +113,9 @@ def test_two_daemons_do_not_share_a_name(make_rig: Callable[..., Rig], database_
     second.wait_done(second.submit())
 
 
-def test_a_daemon_that_never_had_the_name_does_not_say_goodbye_in_it(
-    make_rig: Callable[..., Rig], database_url: str
-) -> None:
+def test_a_daemon_that_never_had_the_name_does_not_say_goodbye_in_it(make_rig: MakeRig) -> None:
     """Stopped while it waits for the name, it leaves the other daemon's row alone."""
-    first, second = make_rig(database_url), make_rig(database_url)
+    first, second = make_rig(), make_rig()
     second.instance = "another state directory"
     first.start()
     second.start(ready=False)
@@ -155,12 +124,9 @@ def test_a_daemon_that_never_had_the_name_does_not_say_goodbye_in_it(
     assert first.sql("SELECT stopped_at FROM runner.host") == [{"stopped_at": None}]
 
 
-def test_a_name_that_was_taken_during_an_outage_is_not_acted_in(
-    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy
-) -> None:
+def test_a_name_that_was_taken_during_an_outage_is_not_acted_in(make_rig: MakeRig, proxy: Proxy) -> None:
     """Cut off for long enough, a daemon finds another one under its name: the jobs that run in it are not its own."""
-    rig = make_rig(database_url, proxy.url)
-    rig.board()
+    rig = make_rig(daemon_url=proxy.url)
     proxy.open()
     rig.start()
     proxy.shut()
@@ -171,30 +137,3 @@ def test_a_name_that_was_taken_during_an_outage_is_not_acted_in(
     proxy.open()
     rig.wait_for(lambda: rig.waiting_for == "the host name", "it noticed that, too")
     assert rig.view(submission).jobs[0].state is JobState.RUNNING
-
-
-def test_a_daemon_that_comes_back_has_its_name_at_once(make_rig: Callable[..., Rig], database_url: str) -> None:
-    """The state directory's id tells it from a stranger, although its earlier process was seen a moment ago."""
-    first = make_rig(database_url)
-    first.instance = instance_id(first.config.state_dir)
-    first.start()
-    again = make_rig(database_url)
-    again.instance = instance_id(first.config.state_dir)
-    again.start()
-    assert again.waiting_for is None
-    found = again.sql("SELECT instance FROM runner.host")
-    assert [row["instance"] for row in found] == [again.instance]
-
-
-def test_a_job_that_its_daemons_die_of_is_not_run_for_ever(make_rig: Callable[..., Rig], database_url: str) -> None:
-    """Four processes died with it, and so did the fifth: the sixth ends it, and serves the next."""
-    rig = make_rig(database_url, lease_s=3600.0)
-    rig.board()
-    deadly = rig.submit()
-    assert rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
-    rig.sql("UPDATE runner.job SET reclaims = 4")
-    harmless = rig.submit()
-    rig.start()
-    ended, _ = rig.wait_done(deadly, harmless)
-    assert ended.jobs[0].verdict is Verdict.INTERNAL_ERROR
-    assert [job_id for job_id, _, _ in rig.evaluator.seen] == [rig.view(harmless).jobs[0].id]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,38 +10,28 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.base.errors import DatabaseUnavailableError
-from runner.base.model import Job, JobResult, JobState, Progress, Verdict
+from runner.base.model import Job, JobResult, Verdict
 from runner.store import Completion, Store, migrate
 from tests.chaos.server import Server
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import JOBS, Gate, Rig, accepted
-from tests.support.waiting import PATIENCE_S
+from tests.integration.daemon.rig import JOBS, MakeRig, Rig
 
 LATE = f"SELECT state = 'running' AND lease_expires_at < now() AS late FROM {JOBS}"  # noqa: S608 - a text of ours
 STALE = "SELECT attempt, verdict, result FROM runner.stale_result"
 
 
 @pytest.fixture
-def rig(make_rig: Callable[..., Rig], database_url: str, proxy: Proxy) -> Rig:
+def rig(make_rig: MakeRig, proxy: Proxy) -> Rig:
     """A daemon behind an open door."""
-    made = make_rig(database_url, proxy.url)
-    made.board()
+    made = make_rig(daemon_url=proxy.url)
     proxy.open()
     return made
 
 
-def spool_one(rig: Rig, proxy: Proxy, find: Callable[[], JobResult] = accepted) -> int:
-    """Have a started daemon's run end behind a shut door; the submission whose result is spooled then."""
-    gate = Gate()
-
-    def script(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
-        gate(job, cancel, on_progress)
-        return find()
-
-    rig.evaluator.script = script
-    submission = rig.submit()
-    assert gate.begun.wait(PATIENCE_S)
+def spool_one(rig: Rig, proxy: Proxy) -> int:
+    """Have a run end behind a shut door; the submission whose result is spooled then."""
+    gate, submission = rig.begin()
     proxy.shut()
     gate.go.set()
     rig.wait_for(lambda: rig.spool.count == 1, "the result is spooled")
@@ -51,26 +39,21 @@ def spool_one(rig: Rig, proxy: Proxy, find: Callable[[], JobResult] = accepted) 
 
 
 def test_a_daemon_killed_with_a_spooled_result_is_followed_by_one_that_commits_it(
-    make_rig: Callable[..., Rig], database_url: str, proxy: Proxy, tmp_path: Path
+    make_rig: MakeRig, make_process: Callable[..., Process], proxy: Proxy, tmp_path: Path
 ) -> None:
     """SIGKILL during the outage: the next process takes it over before it claims; the job is not evaluated again."""
     # A lease that outlasts the test: only the next process itself may take the job back.
     settings = {"state_dir": str(tmp_path / "state"), "lease_s": 600.0}
-    rig = make_rig(database_url, **settings)
-    rig.board()
+    rig = make_rig(**settings)
     proxy.open()
-    process = Process(proxy.url, json.dumps(settings))
-    try:
-        spooled = rig.submit()
-        process.expect("begun")
-        proxy.shut()
-        waiting = rig.submit()
-        process.open_gate()
-        rig.wait_for(lambda: rig.spool.count == 1, "the result is spooled")
-        process.child.send_signal(signal.SIGKILL)
-        process.child.wait(PATIENCE_S)
-    finally:
-        process.close()
+    process = make_process(url=proxy.url, **settings)
+    spooled = rig.submit()
+    process.expect("begun")
+    proxy.shut()
+    waiting = rig.submit()
+    process.open_gate()
+    rig.wait_for(lambda: rig.spool.count == 1, "the result is spooled")
+    process.close()
     rig.start()
     first, second = rig.wait_done(spooled, waiting)
     assert [(view.jobs[0].verdict, view.jobs[0].attempt) for view in (first, second)] == [(Verdict.ACCEPTED, 1)] * 2
@@ -81,26 +64,24 @@ def test_a_daemon_killed_with_a_spooled_result_is_followed_by_one_that_commits_i
 
 
 def test_a_daemon_told_to_stop_during_an_outage_leaves_its_results_to_the_next(
-    make_rig: Callable[..., Rig], database_url: str, rig: Rig, proxy: Proxy
+    make_rig: MakeRig, rig: Rig, proxy: Proxy
 ) -> None:
     """It does not wait for the database: a spooled result is nothing that runs."""
-    rig.start()
     submission = spool_one(rig, proxy)
     assert rig.stop() == 0
-    next_rig = make_rig(database_url, state_dir=rig.config.state_dir)
+    next_rig = make_rig(state_dir=rig.config.state_dir)
     next_rig.start()
     (view,) = next_rig.wait_done(submission)
     assert (view.jobs[0].verdict, view.jobs[0].attempt, next_rig.evaluator.seen) == (Verdict.ACCEPTED, 1, [])
 
 
 def test_a_result_whose_commit_hangs_is_spooled_when_the_daemon_ends(
-    make_rig: Callable[..., Rig], database_url: str, monkeypatch: pytest.MonkeyPatch
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lock is held: told to stop at once, the daemon spools what is being committed, and says it went well."""
     monkeypatch.setattr("runner.daemon.loop.ABORT_S", 0.2)
     monkeypatch.setattr("runner.daemon.loop.JOIN_S", 0.2)
-    rig = make_rig(database_url)
-    rig.board()
+    rig = make_rig()
     submission = rig.submit()
     with rig.locked("SELECT FROM leaderboard.submission FOR UPDATE"):
         rig.start()
@@ -109,7 +90,7 @@ def test_a_result_whose_commit_hangs_is_spooled_when_the_daemon_ends(
         rig.control.request_abort()
         assert rig.join() == 0
         assert rig.spool.count == 1
-    next_rig = make_rig(database_url, state_dir=rig.config.state_dir)
+    next_rig = make_rig(state_dir=rig.config.state_dir)
     next_rig.start()
     next_rig.wait_for(lambda: next_rig.spool.count == 0, "delivered")
     (view,) = next_rig.wait_done(submission)
@@ -118,14 +99,13 @@ def test_a_result_whose_commit_hangs_is_spooled_when_the_daemon_ends(
 
 
 def test_a_result_of_a_job_that_another_host_took_meanwhile_is_evidence(
-    make_rig: Callable[..., Rig], database_url: str, rig: Rig, proxy: Proxy
+    make_rig: MakeRig, rig: Rig, proxy: Proxy
 ) -> None:
     """The other host's verdict stands, with its runs and no others."""
-    rig.start()
     submission = spool_one(rig, proxy)
     rig.expire_leases()
     assert rig.sql(LATE)[0]["late"]
-    other = make_rig(database_url, host_name="other-host")
+    other = make_rig(host_name="other-host")
     other.start()
     (view,) = other.wait_done(submission)
     assert (view.jobs[0].attempt, view.jobs[0].host) == (2, "other-host")
@@ -165,31 +145,6 @@ def test_an_answer_that_was_lost_does_not_make_a_second_commit(rig: Rig, monkeyp
     rig.wait_for(lambda: rig.spool.count == 0, "forgotten")
 
 
-@pytest.mark.usefixtures("long_pauses")
-def test_a_spooled_result_that_the_database_refuses_fails_its_job_and_is_dropped(
-    rig: Rig, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would be refused every time: the job is queued again with the cause."""
-    complete = Store.complete
-
-    def refuse_the_first(store: Store, job: Job, result: JobResult) -> Completion:
-        if job.attempt == 1:
-            raise ValueError("a value of the wrong kind")
-        return complete(store, job, result)
-
-    rig.start()
-    submission = spool_one(rig, proxy)
-    monkeypatch.setattr(Store, "complete", refuse_the_first)
-    proxy.open()
-    rig.wait_for(lambda: rig.view(submission).jobs[0].failures == 1, "the attempt failed")
-    job = rig.view(submission).jobs[0]
-    assert (job.state, job.error) == (JobState.QUEUED, "unexpected ValueError: a value of the wrong kind")
-    rig.wait_for(lambda: rig.spool.count == 0, "dropped")
-    rig.sql("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
-    (view,) = rig.wait_done(submission)
-    assert (view.jobs[0].verdict, view.jobs[0].attempt) == (Verdict.ACCEPTED, 2)
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """A server of our own, which may be stopped."""
@@ -198,15 +153,11 @@ def server() -> Iterator[Server]:
         yield made
 
 
-def test_a_crash_of_the_server_itself_during_a_run_costs_nothing(make_rig: Callable[..., Rig], server: Server) -> None:
+def test_a_crash_of_the_server_itself_during_a_run_costs_nothing(make_rig: MakeRig, server: Server) -> None:
     """An immediate stop, away for longer than the lease, recovery: one commit, one evaluation, and work goes on."""
     migrate(server.url("postgres"))
-    rig = make_rig(server.url("postgres"), lease_s=8.0)
-    rig.board()
-    gate = rig.evaluator.script = Gate()
-    rig.start()
-    submission = rig.submit()
-    assert gate.begun.wait(PATIENCE_S)
+    rig = make_rig(database=server.url("postgres"), lease_s=8.0)
+    gate, submission = rig.begin()
     (job,) = rig.view(submission).jobs
     rig.store.close()
     server.crash()

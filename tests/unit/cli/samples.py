@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,111 +22,47 @@ SYSTEM: Json = {
         "assurance": {"correctness": "judge", "timing": "audited"},
     },
 }
+_RUN: dict[str, Any] = {
+    "id": 1, "mode": "test", "secret": False, "passed": True, "score_s": None, "start_time": NOW,
+    "end_time": NOW + timedelta(seconds=1), "result": {}, "compilation": None, "meta": {"stdout": "", "stderr": ""},
+    "system_info": SYSTEM,
+}  # fmt: skip
+#: SECRET_MARK wherever text can be.
+_SECRET_RUN: dict[str, Any] = {
+    **_RUN, "secret": True, "meta": {"stdout": SECRET_MARK, "stderr": SECRET_MARK},
+    "result": {"test-count": "1", "test.0.spec": SECRET_MARK}, "compilation": {"stderr": SECRET_MARK},
+    "system_info": {**SYSTEM, "note": SECRET_MARK},
+}  # fmt: skip
+_JOB: dict[str, Any] = {
+    "id": 10, "gpu_type": "CPU", "mode": Mode.TEST, "secret": False, "state": JobState.DONE, "attempt": 1,
+    "failures": 0, "priority": 0, "cancel_requested": False, "host": "node1", "error": None, "progress": None,
+    "created_at": NOW, "started_at": NOW, "finished_at": NOW, "build_ms": 1, "eval_ms": 1, "runs": (),
+}  # fmt: skip
+_STATUS: dict[str, Any] = {
+    "submission_id": 7, "leaderboard": "vectoradd", "user_id": "alice", "user_name": None, "file_name": "mine.py",
+    "submission_time": NOW, "modes": (Mode.TEST,), "gpu_types": ("CPU",), "priority": 0, "state": JobState.DONE,
+    "job_status": None, "position": None, "score_s": None, "queue_ms": 1, "build_ms": None, "eval_ms": None,
+    "started_at": None, "finished_at": None, "error": None, "progress": (),
+}  # fmt: skip
 
 
-def run(
-    *,
-    mode: str = "test",
-    secret: bool = False,
-    passed: bool = True,
-    score_s: float | None = None,
-    result: Mapping[str, str] | None = None,
-    meta: Json | None = None,
-    compilation: Json | None = None,
-) -> RunView:
-    """A row of results; a secret one carries SECRET_MARK wherever text can be."""
-    mark = {"stdout": SECRET_MARK, "stderr": SECRET_MARK} if secret else {"stdout": "", "stderr": ""}
-    return RunView(
-        id=1,
-        mode=mode,
-        secret=secret,
-        passed=passed,
-        score_s=score_s,
-        start_time=NOW,
-        end_time=NOW + timedelta(seconds=1),
-        result={"test-count": "1", "test.0.spec": SECRET_MARK} if secret else (result or {}),
-        compilation={"stderr": SECRET_MARK} if secret else compilation,
-        meta=mark if meta is None else meta,
-        system_info={**SYSTEM, "note": SECRET_MARK} if secret else SYSTEM,
-    )
+def run(**changes: Any) -> RunView:  # noqa: ANN401 its fields
+    """A row of results; a secret one carries SECRET_MARK."""
+    return RunView(**{**(_SECRET_RUN if changes.get("secret") else _RUN), **changes})
 
 
-def job(
-    *,
-    job_id: int = 10,
-    gpu_type: str = "CPU",
-    mode: Mode = Mode.TEST,
-    secret: bool = False,
-    state: JobState = JobState.DONE,
-    verdict: Verdict | None = Verdict.ACCEPTED,
-    attempt: int = 1,
-    error: str | None = None,
-    progress: Json | None = None,
-    runs: tuple[RunView, ...] = (),
-    **facts: Any,  # noqa: ANN401 whatever else a job has
-) -> JobView:
-    """A finished, accepted, public test job unless told otherwise."""
-    return JobView(
-        id=job_id,
-        gpu_type=gpu_type,
-        mode=mode,
-        secret=secret,
-        state=state,
-        verdict=verdict if state is JobState.DONE else None,
-        attempt=attempt,
-        failures=0,
-        priority=0,
-        cancel_requested=False,
-        host="node1",
-        error=error,
-        progress=progress,
-        report={"note": SECRET_MARK} if secret else None,
-        created_at=NOW,
-        started_at=NOW,
-        finished_at=NOW,
-        build_ms=1,
-        eval_ms=1,
-        runs=runs,
-        **facts,
-    )
+def job(*, verdict: Verdict = Verdict.ACCEPTED, **changes: Any) -> JobView:  # noqa: ANN401 its fields
+    """A finished, accepted, public test job unless told otherwise; one that is not finished has no verdict."""
+    facts = {**_JOB, **changes}
+    facts["verdict"] = verdict if facts["state"] is JobState.DONE else None
+    return JobView(report={"note": SECRET_MARK} if facts["secret"] else None, **facts)
 
 
-def status(
-    *,
-    submission_id: int = 7,
-    state: JobState = JobState.DONE,
-    verdict: Verdict | None = Verdict.ACCEPTED,
-    score_s: float | None = None,
-    position: int | None = None,
-    file_name: str = "mine.py",
-    user_id: str = "alice",
-    user_name: str | None = None,
-    **facts: Any,  # noqa: ANN401 whatever else a line has
-) -> StatusLine:
-    """A line of the queue view."""
-    return StatusLine(
-        submission_id=submission_id,
-        leaderboard="vectoradd",
-        user_id=user_id,
-        user_name=user_name,
-        file_name=file_name,
-        submission_time=NOW,
-        modes=(Mode.TEST,),
-        gpu_types=("CPU",),
-        priority=0,
-        state=state,
-        verdict=verdict if state is JobState.DONE else None,
-        done=state is JobState.DONE,
-        job_status=None,
-        position=position,
-        score_s=score_s,
-        queue_ms=1,
-        build_ms=None,
-        eval_ms=None,
-        started_at=None,
-        finished_at=None,
-        **{"error": None, "progress": (), **facts},
-    )
+def status(*, verdict: Verdict | None = Verdict.ACCEPTED, **changes: Any) -> StatusLine:  # noqa: ANN401 its fields
+    """A line of the queue view; one that is not done has no verdict."""
+    facts = {**_STATUS, **changes}
+    done = facts["state"] is JobState.DONE
+    return StatusLine(verdict=verdict if done else None, done=done, **facts)
 
 
 def submission(*jobs: JobView, line: StatusLine | None = None) -> SubmissionView:

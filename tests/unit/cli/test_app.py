@@ -171,15 +171,10 @@ def test_the_exit_code_of_check_is_that_of_its_worst_finding() -> None:
 
 @pytest.mark.parametrize(
     ("verdict", "code"),
-    [(Verdict.ACCEPTED, 0), (Verdict.WRONG_ANSWER, 1), (Verdict.INVALID, 1), (Verdict.INTERNAL_ERROR, 3)],
+    [(Verdict.ACCEPTED, 0), (Verdict.WRONG_ANSWER, 1), (Verdict.INVALID, 1), (Verdict.INTERNAL_ERROR, 3), (None, 1)],
 )
-def test_the_exit_code_of_a_submission_tells_whose_fault_it_is(verdict: Verdict, code: int) -> None:
-    """An internal error is not the submission's failure."""
-    view = samples.submission(samples.job(verdict=verdict, error="x"), line=samples.status(verdict=verdict))
+def test_the_exit_code_of_a_submission_tells_whose_fault_it_is(verdict: Verdict | None, code: int) -> None:
+    """An internal error is not the submission's failure; one that was cancelled, without a verdict, is not accepted."""
+    state = JobState.CANCELLED if verdict is None else JobState.DONE
+    view = samples.submission(line=samples.status(state=state, verdict=verdict))
     assert exit_code_of(from_store(view, admin=False)) == code
-
-
-def test_a_cancelled_submission_is_not_accepted() -> None:
-    """There is no verdict, so the exit code cannot be 0."""
-    view = samples.submission(line=samples.status(state=JobState.CANCELLED))
-    assert exit_code_of(from_store(view, admin=False)) == ExitCode.NOT_ACCEPTED

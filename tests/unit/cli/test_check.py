@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli import check
+from runner.cli import check, programs
 from runner.cli.finding import Mark
 from sandbox.protocol import StepResult
 from tests.support.waiting import PATIENCE_S
@@ -35,7 +35,7 @@ def test_what_of_ours_a_submission_can_read_is_named(
         (tmp_path / name).touch()
     arguments = (str(tmp_path), *(str(tmp_path / name) for name in own))
     done = subprocess.run(
-        [sys.executable, "-c", check._OURS_PROBE, *arguments],
+        [sys.executable, "-c", programs._OURS_PROBE, *arguments],
         capture_output=True,
         text=True,
         check=True,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from runner.base.model import JobState, Mode, Verdict
 from runner.cli import render_submission
 from runner.cli.view import from_store
@@ -16,10 +14,10 @@ from tests.unit.cli.test_render import text_of
 
 def _leaderboard_submission() -> SubmissionView:
     public = samples.job(
-        job_id=1, mode=Mode.LEADERBOARD, runs=(samples.run(), samples.run(mode="leaderboard", score_s=2e-6))
+        id=1, mode=Mode.LEADERBOARD, runs=(samples.run(), samples.run(mode="leaderboard", score_s=2e-6))
     )
     secret = samples.job(
-        job_id=2,
+        id=2,
         mode=Mode.LEADERBOARD,
         secret=True,
         verdict=Verdict.WRONG_ANSWER,
@@ -60,16 +58,6 @@ def test_an_administrator_sees_secret_runs_in_full() -> None:
     assert secret["error"] == f"case {samples.SECRET_MARK} differs"
     assert secret["runs"][0]["meta"]["stdout"] == samples.SECRET_MARK
     assert samples.SECRET_MARK in text_of(render_submission.submission_page(shown))
-
-
-@pytest.mark.parametrize(
-    ("state", "over"),
-    [(JobState.QUEUED, False), (JobState.RUNNING, False), (JobState.DONE, True), (JobState.CANCELLED, True)],
-)
-def test_a_submission_is_over_when_no_job_is_left(state: JobState, *, over: bool) -> None:
-    """Waiting ends with `done` and with `cancelled`, with nothing else."""
-    view = samples.submission(samples.job(state=state), line=samples.status(state=state))
-    assert from_store(view, admin=False).over is over
 
 
 def test_progress_that_is_no_progress_is_ignored() -> None:

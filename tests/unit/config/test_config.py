@@ -52,34 +52,16 @@ def test_every_file_of_the_page_loads(load: Callable[..., Config]) -> None:
     ("variable", "key", "text", "value"),
     [
         ("KERNEL_RUNNER_DATABASE_URL", "database_url", "postgresql://h/d", "postgresql://h/d"),
-        ("KERNEL_RUNNER_DOCKER_HOST", "docker_host", "unix:///x", "unix:///x"),
-        ("KERNEL_RUNNER_DATABASE_URL_FILE", "database_url_file", "/x", Path("/x")),
         ("DATABASE_URL", "database_url", "postgresql://h/d", "postgresql://h/d"),
         ("DOCKER_HOST", "docker_host", "unix:///x", "unix:///x"),
-        ("KERNEL_RUNNER_HOST_NAME", "host_name", "gpu-01", "gpu-01"),
         ("KERNEL_RUNNER_STATE_DIR", "state_dir", "/x", Path("/x")),
-        ("KERNEL_RUNNER_EVAL_PYTHON", "eval_python", "/x/python", Path("/x/python")),
-        ("KERNEL_RUNNER_GPUS_DIR", "gpus_dir", "/x", Path("/x")),
-        ("KERNEL_RUNNER_SLOTS", "slots", "auto", "auto"),
         ("KERNEL_RUNNER_CPU_SLOTS", "cpu_slots", "3", 3),
         ("KERNEL_RUNNER_CPU_SLOTS", "cpu_slots", "auto", "auto"),
-        ("KERNEL_RUNNER_RESERVE_CPUS", "reserve_cpus", "1", 1),
         ("KERNEL_RUNNER_LEASE_S", "lease_s", "45", 45.0),
-        ("KERNEL_RUNNER_HEARTBEAT_S", "heartbeat_s", "0.5", 0.5),
-        ("KERNEL_RUNNER_POLL_S", "poll_s", "0.1", 0.1),
-        ("KERNEL_RUNNER_DRAIN_TIMEOUT_S", "drain_timeout_s", "7", 7.0),
-        ("KERNEL_RUNNER_BUILD_TIMEOUT_S", "build_timeout_s", "7", 7.0),
-        ("KERNEL_RUNNER_MAX_RUN_S", "max_run_s", "7", 7.0),
-        ("KERNEL_RUNNER_WARM_CONTAINERS", "warm_containers", "0", 0),
-        ("KERNEL_RUNNER_BUILD_WORKERS", "build_workers", "2", 2),
-        ("KERNEL_RUNNER_MIN_FREE_GIB", "min_free_gib", "0.5", 0.5),
-        ("KERNEL_RUNNER_RETENTION_DAYS", "retention_days", "1.5", 1.5),
-        ("KERNEL_RUNNER_HTTP_LISTEN", "http_listen", "127.0.0.1:9469", "127.0.0.1:9469"),
         ("KERNEL_RUNNER_LOG_FORMAT", "log_format", "json", "json"),
-        ("KERNEL_RUNNER_LOG_LEVEL", "log_level", "debug", "debug"),
     ],
 )
-def test_every_key_is_overridden_by_its_variable(
+def test_a_key_is_overridden_by_its_variable(
     load: Callable[..., Config], variable: str, key: str, text: str, value: object
 ) -> None:
     """The environment wins over the file, and is read as the key's type."""
@@ -111,23 +93,16 @@ def test_slots_in_the_environment_are_json(load: Callable[..., Config]) -> None:
     [
         ("leases = 3", r"config\.toml: key 'leases' is not known, the nearest valid key is 'lease_s'"),
         ("lease_s = 'x'", r"config\.toml: lease_s: found 'x', expected: .*number"),
-        ("lease_s = 0", r"config\.toml: lease_s: found 0, expected: .*greater"),
         ("lease_s = 10", "heartbeat_s=5 and lease_s=10: expected heartbeat_s to be at most a third"),
         ("max_run_s = true", "max_run_s: found True, expected: a text, a number or a list"),
-        ("max_run_s = 1e23", r"max_run_s: found 1e\+23, expected: .*less than or equal"),
         ("drain_timeout_s = inf", "drain_timeout_s: found inf, expected: .*finite"),
-        ("cpu_slots = -1", "cpu_slots: found -1, expected: .*greater than or equal to 0"),
         ("cpu_slots = 'all'", "cpu_slots: found 'all', expected: .*'auto'"),
         ("slots = [{gpu_type = 'CPU', cores = [1]}]", r"slots\[0\]\.cores is not known, the nearest valid key is"),
-        ("slots = [{gpu_type = 'CPU', cpus = [-1]}]", r"slots\[0\]\.cpus\[0\]: found -1"),
         ("slots = [{cpus = [1]}]", r"slots\[0\]\.gpu_type: .*required"),
         ("state_dir = 'x'", "state_dir: found 'x', expected: an absolute path"),
-        ("host_name = 'a b'", "host_name: found 'a b'"),
         ("http_listen = 9469", "http_listen: found 9469, expected: .*string"),
         ("http_listen = '9469'", 'http_listen: found \'9469\', expected: "unix:PATH" .*"HOST:PORT"'),
         ("http_listen = 'localhost:66000'", "http_listen: found 'localhost:66000', expected: .*from 0 to 65535"),
-        ("http_listen = 'unix:'", "http_listen: found 'unix:'"),
-        ("log_format = 'xml'", "log_format: found 'xml'"),
         ("lease_s = ", r"config\.toml: not a TOML file"),
     ],
 )
@@ -159,13 +134,11 @@ def test_a_wrong_value_is_refused_with_key_found_and_expected(
         ("{name = 'a', format = 'slack', url = 'http://x'}", "hidden", "is not a TOML file"),
         ("{name = 'a', format = 'slack'}", "a = 'hidden'", r"found a value, expected a\.url = "),
         ("{name = 'a', format = 'slack', url = 'hidden'}", "", r"webhooks\[0\]\.url: found a value that is not shown"),
-        ("{name = 'a', format = 'slack', events = ['x']}", "", r"webhooks\[0\]\.events\[0\]: found 'x'"),
         (
             "{name = 'a', format = 'slack', url = 'http://x'}, {name = 'a', format = 'slack'}",
             "",
             "webhooks: .*each name once",
         ),
-        ("{nam = 'a', format = 'slack'}", "", r"webhooks\[0\]\.nam"),
         ("{format = 'slack', url = 'http://x'}", "", r"webhooks\[0\]\.name: found a value that is not shown"),
     ],
 )
@@ -215,13 +188,6 @@ def test_the_password_is_in_no_text_a_person_or_log_may_see(load: Callable[..., 
         load('database_url = ["postgresql://runner:hunter2@db/x"]')
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
-
-
-def test_serving_needs_a_database(load: Callable[..., Config]) -> None:
-    """The error says which variable to set."""
-    with pytest.raises(ConfigError, match="no database: set DATABASE_URL"):
-        load().require_database_url()
-    assert load(DATABASE_URL="x").require_database_url() == "x"
 
 
 def test_serving_needs_an_executable_interpreter(load: Callable[..., Config], tmp_path: Path) -> None:

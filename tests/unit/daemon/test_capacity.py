@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from runner.base.gpu_types import GpuType, Registry, Vendor
 from runner.base.model import Device, Job, Slot
 from runner.daemon.capacity import Capacity
-from runner.daemon.leases import Lease
+from runner.daemon.slot import SlotWorker
 from tests.unit import samples
 
 REGISTRY = Registry(
@@ -25,10 +27,6 @@ class Worker:
 
     slot: Slot
     busy: bool = False
-
-    def give(self, _lease: Lease) -> None:
-        """Be busy."""
-        self.busy = True
 
 
 def slot(name: str, gpu_type: str, *numbers: int) -> Slot:
@@ -54,6 +52,11 @@ def job(gpu_type: str, *, avoid_slot: str | None = None, job_id: int = 1) -> Job
     return replace(samples.job(gpu_type=gpu_type), id=job_id, attempt=1, avoid_slot=avoid_slot)
 
 
+def capacity_of(*host: Worker, quarantined: Callable[[], Collection[str]] = frozenset) -> Capacity:
+    """The slots of a host."""
+    return Capacity(cast("Sequence[SlotWorker]", host), REGISTRY, quarantined=quarantined)
+
+
 def free(capacity: Capacity) -> set[str]:
     """Names of the slots that could start a job."""
     return {worker.slot.name for worker in capacity.free()}
@@ -67,7 +70,7 @@ def placed(capacity: Capacity, *jobs: Job) -> dict[int, str]:
 def test_offers_name_every_alias_of_what_is_free() -> None:
     """As many as are free, of each name."""
     host = workers()
-    capacity = Capacity(tuple(host.values()), REGISTRY)
+    capacity = capacity_of(*host.values())
     assert free(capacity) == set(host)
     assert capacity.request() == {"Four": 1, "Quad": 1, "One": 3, "Single": 3, "CPU": 1}
     host["one0"].busy = host["four"].busy = True
@@ -79,16 +82,16 @@ def test_offers_name_every_alias_of_what_is_free() -> None:
 def test_a_job_that_failed_on_a_slot_gets_another() -> None:
     """It chooses first; if there is no other, it takes the same again."""
     host = workers()
-    capacity = Capacity((host["one0"], host["one1"]), REGISTRY)
+    capacity = capacity_of(host["one0"], host["one1"])
     assert placed(capacity, job("One", job_id=1), job("One", job_id=2, avoid_slot="one0")) == {2: "one1", 1: "one0"}
-    lonely = Capacity((Worker(slot=host["one0"].slot),), REGISTRY)
+    lonely = capacity_of(Worker(slot=host["one0"].slot))
     assert placed(lonely, job("One", avoid_slot="one0")) == {1: "one0"}
 
 
 def test_a_slot_whose_container_does_not_go_is_not_offered() -> None:
     """The others go on."""
     host, stuck = workers(), {"one0"}
-    capacity = Capacity(tuple(host.values()), REGISTRY, quarantined=lambda: stuck)
+    capacity = capacity_of(*host.values(), quarantined=lambda: stuck)
     assert capacity.request() == {"Four": 1, "Quad": 1, "One": 2, "Single": 2, "CPU": 1}
     assert capacity.usable()
     stuck |= set(host)

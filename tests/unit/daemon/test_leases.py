@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,7 +14,7 @@ from runner.base.config import Config
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.model import Job
 from runner.daemon.leases import OVERTIME_GRACE_S, STOPPING_S, Lease, LeaseKeeper, StopReason
-from runner.store import LeaseState
+from runner.store import LeaseState, QueueStore
 from tests.support.clock import Clock
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit import samples
@@ -34,13 +35,11 @@ class FakeHeart:
         self.is_alive: list[Held] = []
         self.lease_s = 0.0
         self.enough = threading.Semaphore(0)
-        self.opened = threading.Semaphore(0)
         self.closed = threading.Semaphore(0)
 
-    def open(self) -> FakeHeart:
-        """Remember."""
-        self.opened.release()
-        return self
+    def open(self) -> QueueStore:
+        """A connection."""
+        return cast("QueueStore", self)
 
     def heartbeat(self, *, host: str, lease_s: float, held: Held, instance: str | None) -> Sequence[LeaseState]:
         """Remember and answer."""
@@ -118,7 +117,7 @@ def test_held_jobs_are_renewed_until_dropped(run: Run) -> None:
     keeper, heart = run()
     first, second = keeper.hold(job(1)), keeper.hold(job(2, attempt=4))
     heart.wait(2)
-    assert heart.last() == ((1, 1), (2, 4))
+    assert (heart.last(), heart.lease_s) == (((1, 1), (2, 4)), 3.0)
     keeper.drop(first)
     heart.wait(2)
     assert heart.last() == ((2, 4),)
@@ -152,16 +151,6 @@ def test_a_lease_whose_run_is_over_cannot_be_lost(run: Run) -> None:
         heart.wait(3)
     assert lease.reason is None
     assert logs == []
-
-
-def test_a_run_may_take_max_run_s(run: Run) -> None:
-    """And a while beside, in which the evaluation ends itself; a beat renews for `lease_s`."""
-    clock = Clock()
-    keeper, heart = run(clock=clock, max_run_s=5.0)
-    lease = keeper.hold(job())
-    heart.wait(5)
-    assert lease.deadline_s == clock.now_s + 5.0 + OVERTIME_GRACE_S
-    assert heart.lease_s == 3.0
 
 
 def test_a_job_that_ended_meanwhile_is_not_lost(run: Run) -> None:

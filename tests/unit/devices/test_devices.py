@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,60 +15,19 @@ from runner.base.config import Config, SlotConfig
 from runner.base.errors import ConfigError
 from runner.base.gpu_types import Registry
 from runner.devices import detect_slots, list_devices, sysfs
+from tests.fakes import recordings
+from tests.fakes.amd import AmdSmi
+from tests.fakes.nvml import Nvml
 
-
-class FakeNvml(types.ModuleType):
-    """The few calls of nvidia-ml-py that are used, over a list of device names."""
-
-    class NVMLError(Exception):  # noqa: D106 - the library's name
-        pass
-
-    class NVMLError_LibraryNotFound(NVMLError):  # noqa: N801, D106 - the library's name
-        pass
-
-    class NVMLError_DriverNotLoaded(NVMLError):  # noqa: N801, D106 - the library's name
-        pass
-
-    def __init__(self, *names: str, error: type[Exception] | None = None) -> None:
-        super().__init__("pynvml")
-        self.names = names
-        self.error = error
-        self.open = 0
-
-    def nvmlInit(self) -> None:  # noqa: N802, D102 - the library's name
-        if self.error is not None:
-            raise self.error("from the driver")
-        self.open += 1
-
-    def nvmlShutdown(self) -> None:  # noqa: N802, D102 - the library's name
-        self.open -= 1
-
-    def nvmlDeviceGetCount(self) -> int:  # noqa: N802, D102 - the library's name
-        return len(self.names)
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802, D102 - the library's name
-        return index
-
-    def nvmlDeviceGetUUID(self, handle: int) -> str:  # noqa: N802, D102 - the library's name
-        return f"GPU-{handle}"
-
-    def nvmlDeviceGetName(self, handle: int) -> str:  # noqa: N802, D102 - the library's name
-        return self.names[handle]
-
-    def nvmlDeviceGetMinorNumber(self, handle: int) -> int:  # noqa: N802, D102 - the library's name
-        # Not the index: drivers number devices otherwise.
-        return handle + 4
-
-    def nvmlDeviceGetPciInfo(self, handle: int) -> Any:  # noqa: N802, D102, ANN401 - the library's name
-        return types.SimpleNamespace(busId=f"00000000:{0x1A + handle:02X}:00.0")
+Host = Callable[..., Nvml]
 
 
 @pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., FakeNvml]:
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
     """A host with these NVIDIA devices and so many cores; no AMD driver; an empty sysfs."""
 
-    def _host(*names: str, cores: int = 8, error: type[Exception] | None = None) -> FakeNvml:
-        nvml = FakeNvml(*names, error=error)
+    def _host(*names: str, cores: int = 8, fails: str | None = None) -> Nvml:
+        nvml = Nvml(lambda: [_numbered(name, number) for number, name in enumerate(names)], fails=fails)
         monkeypatch.setitem(sys.modules, "pynvml", nvml)
         monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(cores)))
         monkeypatch.setattr(sysfs, "SYSFS", tmp_path / "sys")
@@ -79,28 +37,29 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., FakeN
     return _host
 
 
+def _numbered(name: str, number: int) -> recordings.Answers:
+    """A device whose UUID is its index; its minor number is not: drivers number devices otherwise."""
+    own: dict[str, Any] = {"nvmlDeviceGetUUID": f"GPU-{number}", "nvmlDeviceGetMinorNumber": number + 4}
+    return recordings.nvidia(name, 0x27B8, 23, (8, 9), number=number, **own)
+
+
 @pytest.fixture
-def amd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> types.ModuleType:
-    """Two AMD devices on a host without NVIDIA driver."""
-    smi = types.ModuleType("amdsmi")
-    calls: list[str] = []
-    vars(smi).update(
-        calls=calls,
-        amdsmi_init=lambda: calls.append("init"),
-        amdsmi_shut_down=lambda: calls.append("shut_down"),
-        amdsmi_get_processor_handles=lambda: ["a", "b"],
-        amdsmi_get_gpu_device_bdf=lambda handle: f"0000:{'C1' if handle == 'a' else 'D1'}:00.0",
-        amdsmi_get_gpu_device_uuid=lambda handle: f"uuid-{handle}",
-        amdsmi_get_gpu_asic_info=lambda _handle: {"market_name": "AMD Instinct MI300X"},
-    )
+def amd(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AmdSmi:
+    """Two AMD devices on a host without NVIDIA driver; an old library says nothing of their render nodes."""
+    host(fails="LibraryNotFound")
+    devices = [
+        {
+            "amdsmi_get_gpu_device_uuid": f"uuid-{number}",
+            "amdsmi_get_gpu_device_bdf": f"0000:C{number}:00.0",
+            "amdsmi_get_gpu_asic_info": {"market_name": "AMD Instinct MI300X"},
+        }
+        for number in (1, 2)
+    ]
+    smi = AmdSmi(lambda: devices)
     monkeypatch.setitem(sys.modules, "amdsmi", smi)
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(error=FakeNvml.NVMLError_LibraryNotFound))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
-    monkeypatch.setattr(sysfs, "SYSFS", tmp_path / "sys")
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/kfd").touch()
-    monkeypatch.setattr(sysfs, "DEV", tmp_path / "dev")
-    for number, address in enumerate(("0000:c1:00.0", "0000:d1:00.0")):
+    for number, address in enumerate(("0000:c1:00.0", "0000:c2:00.0")):
         card = tmp_path / "sys/bus/pci/devices" / address
         (card / f"drm/renderD{128 + number}").mkdir(parents=True)
         (card / "drm/card0").mkdir()
@@ -119,20 +78,20 @@ def shape(config: Config) -> list[tuple[str, str, list[str], list[int]]]:
     ]
 
 
-def test_a_host_without_accelerator_gets_cpu_slots_of_two_cores(host: Callable[..., FakeNvml]) -> None:
+def test_a_host_without_accelerator_gets_cpu_slots_of_two_cores(host: Host) -> None:
     """No driver is a normal host: half as many slots as cores."""
-    host(cores=5, error=FakeNvml.NVMLError_LibraryNotFound)
+    host(cores=5, fails="LibraryNotFound")
     assert list_devices().problems == ()
     assert shape(Config()) == [("cpu0", "CPU", [], [0, 1]), ("cpu1", "CPU", [], [2, 3])]
 
 
-def test_a_host_of_one_core_still_gets_a_slot(host: Callable[..., FakeNvml]) -> None:
+def test_a_host_of_one_core_still_gets_a_slot(host: Host) -> None:
     """At least one, with what there is."""
-    host(cores=1, error=FakeNvml.NVMLError_LibraryNotFound)
+    host(cores=1, fails="LibraryNotFound")
     assert shape(Config()) == [("cpu0", "CPU", [], [0])]
 
 
-def test_cpu_slots_sets_how_many(host: Callable[..., FakeNvml]) -> None:
+def test_cpu_slots_sets_how_many(host: Host) -> None:
     """A number is taken as it is, and cores are shared fairly when they are scarce."""
     host(cores=3)
     assert shape(Config(cpu_slots=1)) == [("cpu0", "CPU", [], [0, 1])]
@@ -141,7 +100,7 @@ def test_cpu_slots_sets_how_many(host: Callable[..., FakeNvml]) -> None:
         detect_slots(REGISTRY, Config(cpu_slots=4))
 
 
-def test_reserved_cores_belong_to_no_slot(host: Callable[..., FakeNvml]) -> None:
+def test_reserved_cores_belong_to_no_slot(host: Host) -> None:
     """`reserve_cpus` keeps the lowest-numbered ones."""
     host(cores=4)
     assert shape(Config(reserve_cpus=2)) == [("cpu0", "CPU", [], [2, 3])]
@@ -149,7 +108,7 @@ def test_reserved_cores_belong_to_no_slot(host: Callable[..., FakeNvml]) -> None
         detect_slots(REGISTRY, Config(reserve_cpus=4))
 
 
-def test_each_known_device_becomes_a_slot_of_its_type(host: Callable[..., FakeNvml]) -> None:
+def test_each_known_device_becomes_a_slot_of_its_type(host: Host) -> None:
     """By product name; no CPU slots beside them unless asked for; the library is closed again."""
     nvml = host("NVIDIA H100 80GB HBM3", "NVIDIA B200", cores=8)
     assert shape(Config()) == [
@@ -160,20 +119,20 @@ def test_each_known_device_becomes_a_slot_of_its_type(host: Callable[..., FakeNv
     assert nvml.open == 0
 
 
-def test_a_device_of_no_type_is_left_alone(host: Callable[..., FakeNvml]) -> None:
+def test_a_device_of_no_type_is_left_alone(host: Host) -> None:
     """An unknown card costs no other card its slot."""
     host("NVIDIA GeForce RTX 5090", "NVIDIA L4")
     assert [slot[:2] for slot in shape(Config())] == [("nvidia1", "L4")]
 
 
-def test_nothing_to_run_on_is_an_error(host: Callable[..., FakeNvml]) -> None:
+def test_nothing_to_run_on_is_an_error(host: Host) -> None:
     """A daemon without slots would look healthy and do nothing."""
     host()
     with pytest.raises(ConfigError, match="nothing to run jobs on"):
         detect_slots(REGISTRY, Config(cpu_slots=0))
 
 
-def test_a_device_of_two_types_is_refused(host: Callable[..., FakeNvml], tmp_path: Path) -> None:
+def test_a_device_of_two_types_is_refused(host: Host, tmp_path: Path) -> None:
     """Which board it serves is the operator's decision."""
     host("NVIDIA L4")
     (tmp_path / "x.toml").write_text('name = "X"\nvendor = "nvidia"\ndevice_names = ["NVIDIA L4"]\n', encoding="utf-8")
@@ -181,18 +140,17 @@ def test_a_device_of_two_types_is_refused(host: Callable[..., FakeNvml], tmp_pat
         detect_slots(Registry.load(tmp_path), Config())
 
 
-@pytest.mark.parametrize("error", [FakeNvml.NVMLError_DriverNotLoaded, RuntimeError])
-def test_a_broken_driver_is_a_problem_and_not_the_end(host: Callable[..., FakeNvml], error: type[Exception]) -> None:
+def test_a_broken_driver_is_a_problem_and_not_the_end(host: Host) -> None:
     """The listing says what went wrong; the rest of the host goes on."""
-    host("NVIDIA L4", error=error)
+    host("NVIDIA L4", fails="DriverNotLoaded")
     listing = list_devices()
     assert listing.devices == ()
-    assert len(listing.problems) == 1
-    assert f"nvidia devices cannot be listed: {error.__name__}: from the driver" in listing.problems[0]
+    (problem,) = listing.problems
+    assert problem.startswith("nvidia devices cannot be listed: NVMLError_DriverNotLoaded: DriverNotLoaded")
     assert [slot[1] for slot in shape(Config(cpu_slots=1))] == ["CPU"]
 
 
-def test_explicit_slots_are_taken_as_they_are(host: Callable[..., FakeNvml]) -> None:
+def test_explicit_slots_are_taken_as_they_are(host: Host) -> None:
     """By index, UUID or PCI address; multi-device types; named cores first, the rest shared."""
     host("NVIDIA L4", "NVIDIA L4", "NVIDIA L4", "NVIDIA L4", "NVIDIA B200", cores=8)
     config = Config(
@@ -231,7 +189,7 @@ def test_explicit_slots_are_taken_as_they_are(host: Callable[..., FakeNvml]) -> 
         ([{"gpu_type": "CPU", "cpus": [99]}], "core 99 is not available"),
     ],
 )
-def test_a_wrong_slot_is_refused(host: Callable[..., FakeNvml], slots: list[dict[str, Any]], message: str) -> None:
+def test_a_wrong_slot_is_refused(host: Host, slots: list[dict[str, Any]], message: str) -> None:
     """Each mistake says which slot, what is there and what was expected."""
     host(*["NVIDIA L4"] * 6)
     config = Config(slots=tuple(SlotConfig(**slot) for slot in slots))
@@ -244,7 +202,7 @@ def explicit(*slots: dict[str, Any]) -> list[tuple[str, str, list[str], list[int
     return shape(Config(slots=tuple(SlotConfig(**slot) for slot in slots)))
 
 
-def test_cores_come_from_the_devices_numa_node(host: Callable[..., FakeNvml], tmp_path: Path) -> None:
+def test_cores_come_from_the_devices_numa_node(host: Host, tmp_path: Path) -> None:
     """A device on node 1 gets the cores of node 1 although it comes first."""
     host("NVIDIA L4", "NVIDIA L4", cores=8)
     for address, node in (("0000:1a:00.0", 1), ("0000:1b:00.0", 0)):
@@ -262,7 +220,7 @@ def test_cores_come_from_the_devices_numa_node(host: Callable[..., FakeNvml], tm
     assert [slot.cpus for slot in detect_slots(REGISTRY, Config())] == [(0, 2, 4, 6), (1, 3, 5, 7)]
 
 
-def test_cores_of_one_node_bring_its_memory_along(host: Callable[..., FakeNvml], tmp_path: Path) -> None:
+def test_cores_of_one_node_bring_its_memory_along(host: Host, tmp_path: Path) -> None:
     """Slots without device: memory of the node their cores are of; none where they are of two, or there is one only."""
     host(cores=6)
     nodes = tmp_path / "sys/devices/system/node"
@@ -276,7 +234,7 @@ def test_cores_of_one_node_bring_its_memory_along(host: Callable[..., FakeNvml],
 
 
 def test_nvidia_devices_come_with_the_nodes_of_their_minor_numbers(
-    host: Callable[..., FakeNvml], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The host's root file system gets plain nodes: the device's own, by its minor number, and the driver's helpers."""
     host("NVIDIA L4", "NVIDIA L4")
@@ -291,11 +249,11 @@ def test_nvidia_devices_come_with_the_nodes_of_their_minor_numbers(
     assert [device.groups for device in found] == [(), ()]
 
 
+@pytest.mark.usefixtures("amd")
 def test_nodes_that_a_group_alone_may_open_bring_the_group_along(
-    amd: types.ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """AMD's nodes belong to the group `render`; without its number the worker could not open what it was leased."""
-    assert vars(amd)["calls"] == []
     monkeypatch.setattr(sysfs, "DEV", tmp_path)
     (tmp_path / "dri").mkdir()
     real = Path.stat
@@ -314,7 +272,7 @@ def test_nodes_that_a_group_alone_may_open_bring_the_group_along(
     assert [slot.devices[0].groups for slot in detect_slots(REGISTRY, Config())] == [(992, 993), (993,)]
 
 
-def test_amd_devices_come_with_their_nodes(amd: types.ModuleType, tmp_path: Path) -> None:
+def test_amd_devices_come_with_their_nodes(amd: AmdSmi, tmp_path: Path) -> None:
     """One slot each, with /dev/kfd and exactly its own render node."""
     found = detect_slots(REGISTRY, Config())
     assert [(slot.name, slot.gpu_type, slot.numa_node) for slot in found] == [
@@ -325,11 +283,12 @@ def test_amd_devices_come_with_their_nodes(amd: types.ModuleType, tmp_path: Path
         (f"{tmp_path}/dev/kfd", f"{tmp_path}/dev/dri/renderD128"),
         (f"{tmp_path}/dev/kfd", f"{tmp_path}/dev/dri/renderD129"),
     ]
-    assert vars(amd)["calls"] == ["init", "shut_down"]
+    assert amd.open == 0
 
 
+@pytest.mark.usefixtures("amd")
 def test_amd_bindings_that_do_not_import_are_a_problem_and_not_the_end(
-    amd: types.ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Their import raises KeyError on some installations."""
     monkeypatch.delitem(sys.modules, "amdsmi")

@@ -104,18 +104,9 @@ def test_a_type_that_nothing_is_recognised_as_is_remarked_on() -> None:
     [
         ("H100", "NVIDIA H100 80GB HBM3", 80, 3350, 989.4),
         ("H100", "NVIDIA H100 PCIe", 80, 2039, 756),
-        ("H100", "NVIDIA H100 NVL", 94, 3900, 835.5),
-        ("H200", "NVIDIA H200", 140, 4800, 989.4),
-        ("H200", "NVIDIA H200 NVL", 140, 4800, 835.5),
-        ("A100", "NVIDIA A100-SXM4-40GB", 40, 1555, 312),
         ("A100", "NVIDIA A100-PCIE-40GB", 40, 1555, 312),
-        ("A100", "NVIDIA A100-SXM4-80GB", 80, 2039, 312),
-        ("A100", "NVIDIA A100 80GB PCIe", 80, 1935, 312),
-        ("MI250", "AMD INSTINCT MI250 (MCM) OAM AC MBA", 64, 1638.4, 181.05),
         ("MI250", "AMD Instinct MI250X", 64, 1638.4, 191.5),
         ("MI300x8", "AMD Instinct MI300X", 192, 5300, 1307.4),
-        ("NVIDIA", "NVIDIA B200", 180, 8000, 2250),
-        ("L4x4", "NVIDIA L4", 24, 300, 121),
     ],
 )
 def test_a_product_has_its_own_figures(
@@ -162,7 +153,6 @@ def test_an_overlay_changes_one_figure_and_keeps_the_others(tmp_path: Path) -> N
         ("[device]\nl2 = 3", r"x\.toml: device\.l2: found 3, expected: no key of this name"),
         ("[device]\nmemory_gib = 0", r"x\.toml: device\.memory_gib: found 0, expected: .*greater than 0"),
         ("[device]\nbandwidth_gb_s = '3 TB/s'", r"x\.toml: device\.bandwidth_gb_s: found '3 TB/s', expected: .*number"),
-        ("[device]\nbandwidth_gb_s = inf", r"x\.toml: device\.bandwidth_gb_s: found"),
         ("[device]\npeak_tflops = { fp9 = 1 }", r"x\.toml: device\.peak_tflops\.fp9.*: found 'fp9', expected: .*'fp8'"),
         ("[device]\npeak_tflops = { fp8 = -1 }", r"x\.toml: device\.peak_tflops\.fp8: found -1"),
         ("[device]\nsources = { l2 = 'x' }", r"x\.toml: device\.sources: .*'l2' is no figure, expected memory_gib"),
@@ -172,7 +162,6 @@ def test_an_overlay_changes_one_figure_and_keeps_the_others(tmp_path: Path) -> N
         ("[[products]]\ndevice_names = []\ndevice = {}", r"x\.toml: products\.0\.device_names: found \[\], expected"),
         ("[[products]]\ndevice_names = ['(']\ndevice = {}", r"x\.toml: products\.0\.device_names\.0: .*not a regular"),
         ("[[products]]\ndevice_names = ['a']", r"x\.toml: products\.0\.device: found nothing, expected"),
-        ("[[products]]\ndevice_names = ['a']\ndevice = { x = 1 }", r"x\.toml: products\.0\.device\.x: found 1"),
     ],
 )
 def test_a_wrong_figure_is_refused_with_file_key_found_and_expected(tmp_path: Path, text: str, message: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from runner.base.errors import TaskError
 from runner.base.gpu_types import Dtype
-from runner.task_format import load, load_folder
+from runner.task_format import load, load_folder, to_stored
 from runner.task_format.model import (
     HARNESS,
     SUBMISSION,
@@ -20,8 +20,6 @@ from runner.task_format.model import (
     CuConfig,
     Extra,
     Harness,
-    Lang,
-    PyConfig,
     Ranking,
     Timing,
 )
@@ -30,24 +28,24 @@ from tests.unit.task_format.samples import CU, TASK, changed, refusal, write
 
 
 def test_a_short_task_gets_kernelbots_defaults(tmp_path: Path) -> None:
-    """Keys that are absent have the values KernelBot gives them."""
+    """Keys that are absent are stored with the values that KernelBot gives them, and no others are."""
     folder = load(write(tmp_path))
-    task = folder.task
-    assert folder.name == "adder"
-    assert folder.description == "Add."
-    assert folder.templates == {}
-    assert folder.gpus == ()
-    assert task.files == {"submission.py": SUBMISSION, "reference.py": "# reference\n", "eval.py": "# eval program\n"}
-    assert task.lang is Lang.PY
-    assert task.config == PyConfig(main="eval.py")
-    assert task.tests == ({"size": 1, "seed": 2}, {"size": 3, "seed": 4}, {"size": 5, "seed": 6})
-    assert (task.test_timeout_s, task.benchmark_timeout_s, task.ranked_timeout_s) == (180, 180, 180)
-    assert task.ranking_by is Ranking.LAST
-    assert task.seed is None
-    assert task.multi_gpu is False
-    assert task.libraries == ()
-    assert task.extra == Extra()
-    assert task.harness is Harness.PROGRAM
+    assert (folder.name, folder.description, folder.templates, folder.gpus) == ("adder", "Add.", {}, ())
+    assert (folder.task.extra, folder.task.harness) == (Extra(), Harness.PROGRAM)
+    assert to_stored(folder.task) == {
+        "lang": "py",
+        "files": {"submission.py": SUBMISSION, "reference.py": "# reference\n", "eval.py": "# eval program\n"},
+        "config": {"main": "eval.py"},
+        "libraries": [],
+        "tests": [{"size": 1, "seed": 2}, {"size": 3, "seed": 4}, {"size": 5, "seed": 6}],
+        "benchmarks": [{"size": 7, "seed": 8}],
+        "test_timeout": 180,
+        "benchmark_timeout": 180,
+        "ranked_timeout": 180,
+        "ranking_by": "last",
+        "seed": None,
+        "multi_gpu": False,
+    }
 
 
 def test_every_key_of_task_yml_is_kept(tmp_path: Path) -> None:
@@ -166,62 +164,37 @@ def test_a_harness_source_selects_the_builtin_judge(tmp_path: Path) -> None:
     assert task.harness is Harness.BUILTIN
 
 
-#: Key, value, and what is said of it.
-_WRONG_VALUES: tuple[tuple[str, object, str], ...] = (
-    ("lang", "rust", "lang: found 'rust', expected 'py' or 'cu'"),
-    ("description", "", "description: found '', expected a text that is not empty"),
-    ("test_timeout", "60", "test_timeout: found '60', expected an integer"),
-    ("ranked_timeout", 100_000, "ranked_timeout: found 100000, expected a number of at most 86400"),
-    ("multi_gpu", "yes please", "multi_gpu: found 'yes please', expected true or false"),
-    ("gpus", ["CPU", "CPU"], "gpus: found 'CPU' twice, expected different GPU types"),
-    ("files", [], "files: found [], expected at least 1 entry"),
-    (
-        "files",
-        [{"name": "a", "sourc": "b"}],
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("lang", "rust", "lang: found 'rust', expected 'py' or 'cu'"),
+        ("description", "", "description: found '', expected a text that is not empty"),
+        ("test_timeout", "60", "test_timeout: found '60', expected an integer"),
+        ("ranked_timeout", 100_000, "ranked_timeout: found 100000, expected a number of at most 86400"),
+        ("multi_gpu", "yes please", "multi_gpu: found 'yes please', expected true or false"),
+        ("gpus", ["CPU", "CPU"], "gpus: found 'CPU' twice, expected different GPU types"),
+        ("files", [], "files: found [], expected at least 1 entry"),
+        ("files", [{"name": "a", "sourc": "b"}], "files[0].source: found nothing, expected a value"),
+        ("tests", [{}], "tests[0]: found {}, expected at least 1 entry"),
+        ("tests", [5], "tests[0]: found 5, expected a mapping of argument names to values"),
         (
-            "files[0].source: found nothing, expected a value (the key is required)\n"
-            "adder/task.yml: files[0].sourc: found an unknown key, expected one of name, source"
-            " (did you mean 'source'?)"
+            "config",
+            {"main": "evil.py"},
+            (
+                "config.main: found 'evil.py', expected a file of the task: one of submission.py, reference.py, eval.py"
+                " (did you mean 'eval.py'?)"
+            ),
         ),
-    ),
-    ("tests", [{}], "tests[0]: found {}, expected at least 1 entry"),
-    ("tests", [5], "tests[0]: found 5, expected a mapping of argument names to values"),
-    (
-        "config",
-        {"main": "evil.py"},
-        (
-            "config.main: found 'evil.py', expected a file of the task: one of submission.py, reference.py, eval.py"
-            " (did you mean 'eval.py'?)"
-        ),
-    ),
-    (
-        "config",
-        {"main": "submission.py"},
-        "config.main: found the submission ('submission.py'), expected the eval program",
-    ),
-    ("templates", {"Python": "@SUBMISSION@"}, "templates.Python: found '@SUBMISSION@', expected the path of a file"),
-    ("validation", {"version": "v1"}, "validation.script: found nothing, expected a value (the key is required)"),
-    (
-        "validation",
-        {"version": "v1", "script": "@SUBMISSION@"},
-        "validation.script: found '@SUBMISSION@', expected the path of a file",
-    ),
-    (
-        "test_timeot",
-        5,
-        (
-            "test_timeot: found an unknown key, expected one of lang, config, tests, benchmarks, test_timeout,"
-            " benchmark_timeout, ranked_timeout, ranking_by, seed, multi_gpu, libraries, validation, files,"
-            " description, templates, gpus (did you mean 'test_timeout'?)"
-        ),
-    ),
+        ("config", {"main": "submission.py"}, "config.main: found the submission ('submission.py'), expected"),
+        ("templates", {"Python": "@SUBMISSION@"}, "templates.Python: found '@SUBMISSION@', expected"),
+        ("validation", {"version": "v1"}, "validation.script: found nothing, expected a value (the key is required)"),
+        ("validation", {"version": "v1", "script": "@SUBMISSION@"}, "validation.script: found '@SUBMISSION@'"),
+        ("test_timeot", 5, "test_timeot: found an unknown key, expected one of lang, config, tests, benchmarks, "),
+    ],
 )
-
-
-@pytest.mark.parametrize(("key", "value", "message"), _WRONG_VALUES)
 def test_a_wrong_value_is_refused(tmp_path: Path, key: str, value: object, message: str) -> None:
     """A refusal names file, key, what was found and what was expected."""
-    assert refusal(write(tmp_path, changed(TASK, **{key: value}))) == f"adder/task.yml: {message}"
+    assert refusal(write(tmp_path, changed(TASK, **{key: value}))).startswith(f"adder/task.yml: {message}")
 
 
 @pytest.mark.parametrize(
@@ -308,64 +281,27 @@ def test_a_wrong_cu_config_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (
-            {"harnes": "builtin"},
-            (
-                "harnes: found an unknown key, expected one of harness, cases, hidden, private, flops, math, bytes, "
-                "written, memory, timing (did you mean 'harness'?)"
-            ),
-        ),
-        (
-            {"cases": {"CPU": {"test": []}}},
-            ("cases.CPU.test: found an unknown key, expected one of tests, benchmarks, hidden (did you mean 'tests'?)"),
-        ),
-        (
-            {"private": ["referenc.py"]},
-            (
-                "private[0]: found 'referenc.py', expected a file of the task: one of "
-                "submission.py, reference.py, eval.py (did you mean 'reference.py'?)"
-            ),
-        ),
-        (
-            {"private": ["submission.py"]},
-            ("private[0]: found the submission ('submission.py'), expected a file that only the judge may see"),
-        ),
-        (
-            {"flops": "size * k"},
-            (
-                "flops: for benchmarks[0] of adder/task.yml: found the name 'k', expected one of the "
-                "case's arguments: size, seed"
-            ),
-        ),
-        (
-            {"bytes": "size - 7"},
-            (
-                "bytes: for benchmarks[0] of adder/task.yml: found 'size - 7', which is 0.0 for "
-                "{'size': 7, 'seed': 8}, expected a positive number"
-            ),
-        ),
+        ({"harnes": "builtin"}, "harnes: found an unknown key, expected one of harness, cases, hidden, private, "),
+        ({"cases": {"CPU": {"test": []}}}, "cases.CPU.test: found an unknown key, expected one of tests, benchmarks, "),
+        ({"private": ["referenc.py"]}, "private[0]: found 'referenc.py', expected a file of the task: one of "),
+        ({"private": ["submission.py"]}, "private[0]: found the submission ('submission.py'), expected a file that "),
+        ({"flops": "size * k"}, "flops: for benchmarks[0] of adder/task.yml: found the name 'k', expected one of the "),
+        ({"bytes": "size - 7"}, "bytes: for benchmarks[0] of adder/task.yml: found 'size - 7', which is 0.0 for "),
         (
             {"memory": "size", "hidden": [{"seed": 1}]},
-            (
-                "memory: for hidden[0] of adder/runner.yml: found the name 'size', expected one of the case's "
-                "arguments: seed"
-            ),
+            "memory: for hidden[0] of adder/runner.yml: found the name",
         ),
         ({"math": "fp8"}, "math: found 'fp8' without `flops`, expected `flops` beside it"),
         ({"written": "size"}, "written: found 'size' without `bytes`, expected `bytes` beside it"),
         (
             {"bytes": "size", "written": "2 * size"},
-            (
-                "written: for benchmarks[0] of adder/task.yml: found '2 * size', which is 14, expected at most "
-                "`bytes`, 7"
-            ),
+            "written: for benchmarks[0] of adder/task.yml: found '2 * size'",
         ),
     ],
 )
 def test_a_wrong_runner_yml_is_refused(tmp_path: Path, extra: Any, message: str) -> None:  # noqa: ANN401 any YAML
     """Refusals of runner.yml name that file."""
-    folder = write(tmp_path, extra=str(extra))
-    assert refusal(folder) == f"adder/runner.yml: {message}"
+    assert refusal(write(tmp_path, extra=str(extra))).startswith(f"adder/runner.yml: {message}")
 
 
 def test_several_problems_come_at_once(tmp_path: Path) -> None:
@@ -417,32 +353,22 @@ def test_a_repository_inside_the_parent_narrows_the_limit(tmp_path: Path) -> Non
     assert "found the source '../eval.py', which leaves the task's repository" in refusal(folder)
 
 
-def test_a_link_out_of_the_repository_is_refused(tmp_path: Path) -> None:
-    """Links are followed, but not out."""
+@pytest.mark.parametrize(
+    ("source", "link", "target"),
+    [("link.py", "link.py", "secret.py"), ("way/secret.py", "way", ""), ("reference.py", "task.yml", "task.yml")],
+)
+def test_a_link_out_of_the_repository_is_refused(tmp_path: Path, source: str, link: str, target: str) -> None:
+    """Links are followed, but not out: a file, a folder on the way to one, and the definition itself."""
     (tmp_path / "secret.py").write_text("secret")
-    folder = write(tmp_path / "problems", _with_file("a.py", "link.py"))
-    (folder / "link.py").symlink_to(tmp_path / "secret.py")
+    folder = write(tmp_path / "problems", _with_file("a.py", source))
+    if link == "task.yml":
+        (folder / link).rename(tmp_path / target)
+    (folder / link).symlink_to(tmp_path / target)
+    place = "" if link == "task.yml" else "files[3].source: "
+    where = f"adder/{link if link == 'task.yml' else source}"
     assert refusal(folder) == (
-        "adder/task.yml: files[3].source: found adder/link.py, a link out of the task's repository, expected a file "
-        "inside it"
+        f"adder/task.yml: {place}found {where}, a link out of the task's repository, expected a file inside it"
     )
-
-
-def test_a_linked_folder_does_not_open_the_way_out(tmp_path: Path) -> None:
-    """A path through a linked directory counts where it ends."""
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "secret.py").write_text("secret")
-    folder = write(tmp_path / "problems", _with_file("a.py", "way/secret.py"))
-    (folder / "way").symlink_to(tmp_path / "outside")
-    assert "a link out of the task's repository" in refusal(folder)
-
-
-def test_a_task_yml_that_links_out_is_refused(tmp_path: Path) -> None:
-    """The definition itself is under the same rule."""
-    folder = write(tmp_path / "problems")
-    (folder / "task.yml").rename(tmp_path / "task.yml")
-    (folder / "task.yml").symlink_to(tmp_path / "task.yml")
-    assert refusal(folder).startswith("adder/task.yml: found adder/task.yml, a link out of the task's repository")
 
 
 def test_a_dangling_link_and_a_loop_are_refused(tmp_path: Path) -> None:

@@ -7,32 +7,33 @@ import http.client
 import json
 import socket
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from runner.base.config import HttpAddress
+from runner.base.model import Json
 from runner.daemon.monitoring import http_endpoint
+from runner.daemon.monitoring.health import HealthReport
 from runner.daemon.monitoring.http_endpoint import CLIENTS, Endpoint
 from tests.plugins.scrape import get
 from tests.support.waiting import PATIENCE_S, wait_until
 
 
-class Answers:
+class Answers(HealthReport):
     """Answers as the test says."""
 
     def __init__(self) -> None:
         self.good = True
         self.metrics_say: Callable[[], bytes] = lambda: b"a 1\n"
 
-    def health(self) -> tuple[bool, Mapping[str, Any]]:
+    def health(self) -> tuple[bool, Json]:
         """Alive or not."""
         return self.good, {"alive": self.good}
 
-    def ready(self) -> tuple[bool, Mapping[str, Any]]:
+    def ready(self) -> tuple[bool, Json]:
         """Ready or not."""
         return self.good, {"ready": self.good}
 
@@ -134,13 +135,3 @@ def test_clients_that_say_nothing_keep_no_other_out_for_long(served: Endpoint, m
         return False
 
     wait_until(is_let_in, "the next client is let in")
-
-
-def test_only_questions_are_answered(served: Endpoint) -> None:
-    """Nothing can be changed over HTTP."""
-    served.listen(HttpAddress(host="127.0.0.1", port=0))
-    host, _, port = bound(served).rpartition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE_S)
-    connection.request("POST", "/metrics", body=b"x")
-    assert connection.getresponse().status == 501
-    connection.close()

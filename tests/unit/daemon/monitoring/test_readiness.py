@@ -75,17 +75,3 @@ def test_a_pause_is_no_failure(manager: tuple[str, socket.socket]) -> None:
 def test_an_error_says_what_is_missing(error: InfrastructureError, what: str) -> None:
     """Whatever step met it."""
     assert missing(error, otherwise="else") == what
-
-
-def test_a_state_is_logged_once_however_often_it_is_found() -> None:
-    """A thousand failed attempts are one line."""
-    with capture_logs() as logs:
-        readiness = Readiness()
-        for _ in range(3):
-            readiness.not_ready("the database", reason="connection refused")
-        assert (readiness.ready.is_set(), readiness.waiting_for) == (False, "the database")
-        for _ in range(3):
-            readiness.working("serving")
-        assert (readiness.ready.is_set(), readiness.waiting_for) == (True, None)
-        readiness.working("serving less")
-    assert [line["event"] for line in logs] == ["not_ready", "ready", "ready"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -128,15 +127,6 @@ def test_an_outage_is_nothing_that_a_result_is_given_up_for(parts: Parts) -> Non
         parts.now_s += PATIENCE_S
     parts.store.away.clear()
     assert deliver(parts) == 1
-
-
-def test_where_the_disk_fails_the_result_stays_where_it_is(tmp_path: Path) -> None:
-    """And so does its lease."""
-    (tmp_path / "spool").write_text("no directory", encoding="ascii")
-    parts = Parts(tmp_path)
-    lease = parts.keeper.hold(job(1))
-    assert not parts.replayer.accept(job(1), result(), slot="cpu0")
-    assert parts.keeper.held() == (lease,)
 
 
 def test_a_result_delivered_while_it_is_accepted_leaves_no_lease_behind(

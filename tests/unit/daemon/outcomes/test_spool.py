@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import stat
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -191,37 +187,3 @@ def test_what_may_not_survive_a_power_cut_does_not_count(
     monkeypatch.setattr(os, "fsync", fail)
     assert not spool.put(job(), result(), slot="cpu0")
     assert list(directory.iterdir()) == []
-
-
-def test_a_process_killed_while_it_writes_leaves_nothing_half(tmp_path: Path) -> None:
-    """SIGKILL in mid-stream: whatever was said to be kept is there, and nothing else is taken for a result."""
-    program = textwrap.dedent(
-        """
-        import itertools, sys
-        from pathlib import Path
-        from runner.daemon.outcomes.spool import Spool
-        from tests.unit.daemon.outcomes.samples import job, result
-
-        spool = Spool(Path(sys.argv[1]))
-        for number in itertools.count(1):
-            assert spool.put(job(number), result(b"x" * 200_000, n=number), slot="cpu0")
-            print(number, flush=True)
-        """
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path / "spool")],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).resolve().parents[4],
-    )
-    assert child.stdout is not None
-    with child, child.stdout:
-        for line in child.stdout:
-            if int(line) == 20:
-                child.send_signal(signal.SIGKILL)
-        said = 20
-    spool = Spool(tmp_path / "spool")
-    found = [waiting.job.id for waiting in spool.pending()]
-    assert found == list(range(1, len(found) + 1))
-    assert len(found) >= said
-    assert spool.load(spool.pending()[-1]) == result(b"x" * 200_000, n=len(found))

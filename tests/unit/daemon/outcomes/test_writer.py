@@ -230,15 +230,6 @@ def test_a_commit_that_does_not_come_back_delays_no_other(crowd: Crowd, monkeypa
     assert crowd.batches == [[0]]
 
 
-def test_what_comes_after_the_end_is_spooled(crowd: Crowd) -> None:
-    """A run that did not let go in time finds something all the same: the next process commits it."""
-    crowd.submit(1)
-    crowd.writer.close()
-    assert crowd.parts.replayer.keys() == [(1, 2)]
-    crowd.submit(2)
-    assert crowd.parts.replayer.keys() == [(1, 2), (2, 2)]
-
-
 @pytest.mark.usefixtures("_quick")
 def test_where_the_spool_fails_a_result_waits_in_memory(tmp_path: Path) -> None:
     """Said once; its lease is held until the database is back."""
