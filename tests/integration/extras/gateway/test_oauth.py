@@ -111,20 +111,21 @@ def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
 
 
 @pytest.fixture
-def site(open_gate: Callable[..., Gate], github: StandIn, tmp_path: Path) -> Gate:
-    """A gateway that lets people in by both providers, which are one here."""
+def open_site(open_gate: Callable[..., Gate], github: StandIn, tmp_path: Path) -> Callable[[int], Gate]:
+    """Starts gateways that let people in by both providers, which are one here; by their requests a minute."""
     secret = tmp_path / "secret"
     secret.write_text(f"{SECRET}\n", encoding="utf-8")
-    made = open_gate(
-        gateway_requests_per_minute=100_000,
-        gateway_public_url=PUBLIC,
-        gateway_github_client_id="our-application",
-        gateway_github_secret_file=secret,
-        gateway_github_url=github.url,
-        gateway_discord_client_id="our-application",
-        gateway_discord_secret_file=secret,
-        gateway_discord_url=github.url,
-    )
+    settings: dict[str, object] = {"gateway_public_url": PUBLIC}
+    for name in ("github", "discord"):
+        settings |= {f"gateway_{name}_client_id": "our-application", f"gateway_{name}_secret_file": secret}
+        settings |= {f"gateway_{name}_url": github.url}
+    return lambda per_minute: open_gate(gateway_requests_per_minute=per_minute, **settings)
+
+
+@pytest.fixture
+def site(open_site: Callable[[int], Gate]) -> Gate:
+    """One of them, before a board."""
+    made = open_site(100_000)
     made.bench.board()
     return made
 
@@ -213,13 +214,10 @@ def test_a_foreign_link_takes_nothing_over(site: Gate, github: StandIn) -> None:
     assert site.sql("SELECT count(*) FROM leaderboard.user_info") == [(1,)]
 
 
-OTHERS = base64.urlsafe_b64encode(b'["github","","v","/"]').decode()
-COOKIES = ["x", "", "W10=", "bnVsbA==", OTHERS, "e30=", "%ff", "[" * 3000]
-
-
 def test_a_cookie_that_was_not_ours(site: Gate) -> None:
     """Begins nothing, whatever the state."""
-    for cookie in COOKIES:
+    others = base64.urlsafe_b64encode(b'["github","","v","/"]').decode()
+    for cookie in ("x", "", "W10=", "bnVsbA==", others, "e30=", "%ff", "[" * 3000):
         browser = Browser(site)
         browser.cookie = f"kernel_runner_oauth={cookie}"
         for state in ("", "x"):
@@ -344,16 +342,9 @@ def test_a_login_leads_to_no_other_site(site: Gate, github: StandIn) -> None:
 
 
 @pytest.mark.usefixtures("limits_stand_still")
-def test_attempts_are_limited(open_gate: Callable[..., Gate], github: StandIn, tmp_path: Path) -> None:
+def test_attempts_are_limited(open_site: Callable[[int], Gate], github: StandIn) -> None:
     """Each costs a request to the provider."""
-    (tmp_path / "secret").write_text(SECRET, encoding="utf-8")
-    site = open_gate(
-        gateway_requests_per_minute=100,
-        gateway_public_url=PUBLIC,
-        gateway_github_client_id="our-application",
-        gateway_github_secret_file=tmp_path / "secret",
-        gateway_github_url=github.url,
-    )
+    site = open_site(100)
     github.refuses = 400
     statuses = []
     for _ in range(3):

@@ -11,22 +11,20 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 
 from runner.base.config import WebhookSecret
 from runner.extras.store import AsyncStore
 from runner.extras.webhooks import http
 from runner.extras.webhooks.queries import QUERIES
 from runner.extras.webhooks.sender import Sender
+from tests.integration.extras.gateway.conftest import login_of
 from tests.integration.store.conftest import Bench, Db, bench, db, finish, one, store
 from tests.support.waiting import PATIENCE_S
 
 __all__ = ["bench", "db", "finish", "store"]
 
 SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
-_THERE: Final = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,14 +108,6 @@ def target() -> Iterator[Target]:
     server.server_close()
 
 
-@pytest.fixture
-def sender_url(database_url: str) -> str:
-    """A login that has the role of senders and no other."""
-    with psycopg.connect(database_url, autocommit=True) as connection, suppress(*_THERE):
-        connection.execute("CREATE ROLE webhook_test LOGIN PASSWORD 'x' IN ROLE runner_webhook")
-    return make_conninfo(database_url, user="webhook_test", password="x")
-
-
 @dataclass(kw_only=True)
 class Play:
     """Senders of one database that tell a target."""
@@ -191,9 +181,10 @@ class Play:
 
 
 @pytest.fixture
-def play(sender_url: str, bench: Bench, db: Db, target: Target) -> Play:
-    """Senders, and what they tell of."""
-    return Play(url=sender_url, bench=bench, db=db, target=target)
+def play(database_url: str, bench: Bench, db: Db, target: Target) -> Play:
+    """Senders whose login has their role and no other, and what they tell of."""
+    url = login_of(database_url, "runner_test_webhook", "runner_webhook")
+    return Play(url=url, bench=bench, db=db, target=target)
 
 
 @pytest.fixture
