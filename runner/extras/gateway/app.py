@@ -144,7 +144,7 @@ async def metrics_page(request: Request) -> Response:
 async def _refused(_: Request, error: Exception) -> Response:
     if not isinstance(error, Refusal):
         raise TypeError from error
-    return Ascii({"detail": error.detail}, error.status, headers=error.headers)
+    return Ascii(error.body, error.status, headers=error.headers)
 
 
 async def _refused_by_the_queue(request: Request, error: Exception) -> Response:

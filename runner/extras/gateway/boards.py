@@ -125,10 +125,10 @@ async def submission_count(request: Request) -> Response:
     gpu = own_name(board, request.path_params["gpu"])
     user_id = request.query_params.get("user_id")
     if user_id is None:
-        row = await current.store.one("count_places", leaderboard=board["name"], gpu_type=gpu)
+        row = await current.store.row("count_places", leaderboard=board["name"], gpu_type=gpu)
     else:
-        row = await current.store.one("count_runs", board_id=board["id"], user_id=user_id, gpu_type=gpu)
-    return Ascii({"count": 0 if row is None else row["count"]})
+        row = await current.store.row("count_runs", board_id=board["id"], user_id=user_id, gpu_type=gpu)
+    return Ascii({"count": row["count"]})
 
 
 async def named(current: AppState, name: str) -> Row:
@@ -155,8 +155,8 @@ async def admit(current: AppState, board: Row, who: User | None) -> None:
         return
     if who is None:
         raise Refusal(401, "Authentication required for closed leaderboard")
-    row = await current.store.one("may_see", user_id=who.id, board_id=board["id"])
-    if row is None or not row["invited"]:
+    row = await current.store.row("may_see", user_id=who.id, board_id=board["id"])
+    if not row["invited"]:
         raise Refusal(403, "You do not have access to this leaderboard")
 
 
@@ -170,8 +170,8 @@ async def queue_of(current: AppState, gpu: str) -> dict[str, Any]:
     queue = current.queues.get(gpu)
     if isinstance(queue, dict):
         return queue
-    row = await current.store.one("gpu_queue", gpu_type=gpu)
-    if row is None or not row["known"]:
+    row = await current.store.row("gpu_queue", gpu_type=gpu)
+    if not row["known"]:
         return {
             "runner": "unknown",
             "gpu": gpu,

@@ -175,11 +175,11 @@ def test_a_banned_user_ranks_nowhere(public: Gate, bench: Bench, monkeypatch: py
     assert ranked_users() == [[("eve",), ("ada",), ("bob",)]] * 3
 
 
-def _order(operator: Browser, action: str, **fields: str) -> int:
-    given = {"gpu": "CPU", "top": "10", "rounds": "6", "action": action, **fields}
-    given.setdefault("csrf", operator.csrf())
+def _order(browser: Browser, action: str, *, csrf: str | None = None, **fields: str) -> int:
+    csrf = browser.csrf() if csrf is None else csrf
+    given = {"csrf": csrf, "gpu": "CPU", "top": "10", "rounds": "6", "action": action, **fields}
     body = "&".join(f"{key}={value}" for key, value in given.items()).encode()
-    return operator.post("/board/identity/final", body, FORM).status
+    return browser.post("/board/identity/final", body, FORM).status
 
 
 def test_a_final_on_its_page(public: Gate, bench: Bench) -> None:
