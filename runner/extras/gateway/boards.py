@@ -70,10 +70,15 @@ async def _tasks(current: AppState, board_ids: Sequence[int]) -> Mapping[int, st
 
 async def gpus(request: Request) -> Response:
     """GET /gpus/{leaderboard}."""
+    return Ascii((await _board(request))["gpus"])
+
+
+async def _board(request: Request) -> Row:
+    """The leaderboard that the path names, if whoever asks may see it."""
     who = await optional_user(request)
     board = await named(app_state(request), request.path_params["leaderboard"])
     await admit(app_state(request), board, who)
-    return Ascii(board["gpus"])
+    return board
 
 
 async def runner_queue(request: Request) -> Response:
@@ -84,10 +89,7 @@ async def runner_queue(request: Request) -> Response:
 
 async def submissions(request: Request) -> Response:
     """GET /submissions/{leaderboard}/{gpu}: the ranking."""
-    who = await optional_user(request)
-    current = app_state(request)
-    board = await named(current, request.path_params["leaderboard"])
-    await admit(current, board, who)
+    current, board = app_state(request), await _board(request)
     limit = query_number(request, "limit", 100, low=1, high=1000)
     offset = query_number(request, "offset", 0, low=0, high=MOST)
     rows = await current.store.all(
@@ -118,10 +120,7 @@ async def submissions(request: Request) -> Response:
 
 async def submission_count(request: Request) -> Response:
     """GET /submission_count/{leaderboard}/{gpu}: ranked users, or the scored runs of one."""
-    who = await optional_user(request)
-    current = app_state(request)
-    board = await named(current, request.path_params["leaderboard"])
-    await admit(current, board, who)
+    current, board = app_state(request), await _board(request)
     gpu = own_name(board, request.path_params["gpu"])
     user_id = request.query_params.get("user_id")
     if user_id is None:

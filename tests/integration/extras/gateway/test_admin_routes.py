@@ -93,15 +93,6 @@ def test_validations_are_ordered_and_waited_for(gate: Gate, finish: Finish) -> N
         assert "2 of 3 shapes, 1.50x (v1, " in ada.get(page).text
 
 
-def test_a_ban(gate: Gate) -> None:
-    """And its end; an unknown user is 404."""
-    assert gate.ask("POST", "/admin/ban/ada", admin=ADMIN).json == {"status": "ok", "user_id": "ada", "banned": True}
-    assert gate.submit().status == 403
-    assert gate.ask("DELETE", "/admin/ban/ada", admin=ADMIN).json["banned"] is False
-    assert gate.submit().status == 202
-    assert gate.ask("POST", "/admin/ban/nobody", admin=ADMIN).status == 404
-
-
 def test_visibility_limits_and_invites(gate: Gate) -> None:
     """Of a leaderboard; the errors that clients know."""
     path = "/admin/leaderboards/identity"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -19,6 +18,7 @@ from runner.base.errors import ConfigError
 from runner.extras.gateway.oauth import providers
 from tests.integration.extras.gateway.conftest import Answer, Gate, revoke
 from tests.integration.extras.gateway.test_pages import Browser, checked
+from tests.support.serving import serving
 from tests.support.waiting import PATIENCE_S
 
 #: Of a user: id, cli_id, cli_valid, web_auth_id, provider.
@@ -67,7 +67,7 @@ class StandIn:
         return 200, {"access_token": "a-token", "token_type": "bearer"} if right else {"error": "bad_verification_code"}
 
 
-def serve(stand_in: StandIn) -> ThreadingHTTPServer:
+def handler_of(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
     """The stand-in over HTTP, at the paths of both providers."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -90,13 +90,7 @@ def serve(stand_in: StandIn) -> ThreadingHTTPServer:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    stand_in.url = f"http://127.0.0.1:{server.server_address[1]}"
-    return server
+    return Handler
 
 
 @pytest.fixture
@@ -104,10 +98,8 @@ def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     """GitHub, which knows one person, and answers as quickly as a busy machine lets it."""
     monkeypatch.setattr("runner.extras.gateway.oauth._ANSWER_S", PATIENCE_S)
     made = StandIn(person={"id": 4711, "login": "octocat"})
-    server = serve(made)
-    yield made
-    server.shutdown()
-    server.server_close()
+    with serving(handler_of(made)) as made.url:
+        yield made
 
 
 @pytest.fixture

@@ -180,9 +180,11 @@ def test_a_body_without_the_file_is_422(gate: Gate) -> None:
 
 def test_a_ban_a_deadline_and_a_stop(gate: Gate) -> None:
     """All hold for HTTP; the stop holds for SQL too."""
-    gate.sql("UPDATE leaderboard.user_info SET is_banned = true WHERE id = 'ada'")
+    banned = {"status": "ok", "user_id": "ada", "banned": True}
+    assert gate.ask("POST", "/admin/ban/ada", admin=ADMIN).json == banned
     assert gate.submit().status == 403
-    gate.sql("UPDATE leaderboard.user_info SET is_banned = false")
+    assert gate.ask("DELETE", "/admin/ban/ada", admin=ADMIN).json == {**banned, "banned": False}
+    assert gate.ask("POST", "/admin/ban/nobody", admin=ADMIN).status == 404
     assert gate.ask("POST", "/admin/stop", admin=ADMIN).json == {"status": "ok", "accepts_jobs": False}
     answer = gate.submit()
     assert (answer.status, "no submissions are accepted now" in answer.detail) == (400, True)
