@@ -144,9 +144,11 @@ def test_the_address_of_a_login_is_not_stored(open_gate: Callable[..., Gate]) ->
 
 @pytest.mark.usefixtures("limits_stand_still")
 def test_logins_are_limited_per_address(open_gate: Callable[..., Gate]) -> None:
-    """So that a stranger cannot fill the list."""
+    """So that a stranger cannot fill the list, nor guess a token on the page."""
     gate = open_gate(gateway_requests_per_minute=100)
     assert [gate.ask("GET", "/auth/init?provider=github").status for _ in range(3)] == [200, 200, 429]
+    headers = {"Content-Type": FORM, "Sec-Fetch-Site": "same-origin"}
+    assert gate.ask("POST", "/login", b"token=guess", headers=headers).status == 429
 
 
 def test_an_operator_approves_a_new_user_on_a_page(gate: Gate) -> None:
