@@ -114,6 +114,11 @@ class AsyncStore:
         records = await self.all(name, **values)
         return records[0] if records else None
 
+    async def row(self, name: str, /, **values: object) -> Row:
+        """The row of a statement that always has one. Otherwise as `all`."""
+        (record,) = await self.all(name, **values)
+        return record
+
     async def begin(self, role: str, name: str, /, **values: object) -> Sequence[Row]:
         """As `all`, for the first statement of a service, whose login needs a role.
 

@@ -9,12 +9,13 @@ import base64
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.support.serving import serving
 
 TOKEN = "hf_writes"
 READ_ONLY = "hf_reads"
@@ -57,9 +58,6 @@ class Hub:
 class _Handler(BaseHTTPRequestHandler):
     hub: Hub
     protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
     def do_GET(self) -> None:
         """Facts and files."""
@@ -276,13 +274,5 @@ _ROUTES: tuple[tuple[str, str, Callable[..., None]], ...] = (
 def hub() -> Iterator[Hub]:
     """A hub that answers on a port of its own for the time of a test."""
     state = Hub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": state}))
-    state.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with serving(type("Handler", (_Handler,), {"hub": state})) as state.endpoint:
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -109,15 +109,14 @@ async def delete(interaction: discord.Interaction[Client], leaderboard_name: str
     await defer(interaction)
     store = interaction.client.store
     board = await choices.board(interaction, leaderboard_name, everything=True)
-    row = await store.one("count_submissions", board_id=board["id"])
-    submissions = 0 if row is None else row["submissions"]
+    submissions = (await store.row("count_submissions", board_id=board["id"]))["submissions"]
     await _confirm(
         interaction,
         f"Delete **{plain(board['name'])}** with {submissions} submissions? Nothing brings them back.",
         button="Delete",
     )
     try:
-        while (row := await store.one("delete_board", name=board["name"], force=True)) is not None and row["deleted"]:
+        while (await store.row("delete_board", name=board["name"], force=True))["deleted"]:
             pass
     except DatabaseUnavailableError as error:
         raise Refusal(
@@ -205,7 +204,7 @@ async def stats(
     await defer(interaction)
     board = None if leaderboard_name is None else await choices.board(interaction, leaderboard_name, everything=True)
     chosen = {"board_id": None if board is None else board["id"], "last_day": last_day}
-    total = await interaction.client.store.one("stats", **chosen) or {}
+    total = await interaction.client.store.row("stats", **chosen)
     runs = await interaction.client.store.all("stats_runs", **chosen)
     place = "All leaderboards" if board is None else plain(board["name"])
     counts = f"{total['num_submissions']} submissions ({total['sub_waiting']} not over) of {total['num_users']} users"

@@ -40,8 +40,8 @@ async def board(interaction: discord.Interaction[Client], name: str, *, everythi
 async def _may_see(interaction: discord.Interaction[Client], row: Row) -> bool:
     if row["visibility"] == "public":
         return True
-    invited = await interaction.client.store.one("may_see", user_id=str(interaction.user.id), board_id=row["id"])
-    return invited is not None and bool(invited["invited"])
+    invited = await interaction.client.store.row("may_see", user_id=str(interaction.user.id), board_id=row["id"])
+    return bool(invited["invited"])
 
 
 async def board_names(interaction: discord.Interaction[Client], typed: str) -> list[app_commands.Choice[str]]:

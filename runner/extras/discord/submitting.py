@@ -57,16 +57,16 @@ async def _submit(
     client = interaction.client
     source = await _source(script)
     user_id = str(interaction.user.id)
-    board = await client.store.one("before_submit", leaderboard=name, user_id=user_id, code=source)
-    if board is None or interaction.channel_id is None:
-        raise TypeError("runner.before_submit returned no row, or the command came without a channel")
+    board = await client.store.row("before_submit", leaderboard=name, user_id=user_id, code=source)
+    if interaction.channel_id is None:
+        raise TypeError("the command came without a channel")
     gpu_types = None
     if gpu or not board["named"]:
         gpu_types = await chosen_gpus(interaction, board["offered"], gpu, ask="Which GPU types?")
     # Known before the submission is stored: what is stored and not known is followed in a thread.
     client.follower.expect(interaction)
     try:
-        stored = await client.store.one(
+        stored = await client.store.row(
             "submit_by_discord",
             leaderboard=board["name"],
             user_id=user_id,
@@ -84,8 +84,6 @@ async def _submit(
         if isinstance(error, RefusedError) and error.code == _LIMITED:
             raise await _limited(client, error, board["name"], user_id, mode) from error
         raise
-    if stored is None:
-        raise TypeError("runner.submit returned no row")
     await answer(interaction, f"Submission {stored['submission_id']} to **{plain(board['name'])}** is stored.")
     client.follower.repeat(stored["submission_id"])
 

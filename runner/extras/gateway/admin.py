@@ -16,6 +16,7 @@ from runner.extras.gateway.context import (
     Ascii,
     Refusal,
     app_state,
+    flag,
     json_body,
     moment,
     off_loop,
@@ -66,10 +67,10 @@ async def stats(request: Request) -> Response:
     current = app_state(request)
     name = request.query_params.get("leaderboard_name")
     board_id = None if name is None else (await named(current, name))["id"]
-    last_day = request.query_params.get("last_day_only", "false").lower() in ("1", "true", "yes", "on")
-    total = await current.store.one("stats", board_id=board_id, last_day=last_day)
+    last_day = flag(request, "last_day_only")
+    total = await current.store.row("stats", board_id=board_id, last_day=last_day)
     runs = await current.store.all("stats_runs", board_id=board_id, last_day=last_day)
-    counts: dict[str, Any] = {key: value for key, value in (total or {}).items() if key != "num_unique_codes"}
+    counts: dict[str, Any] = {key: value for key, value in total.items() if key != "num_unique_codes"}
     for row in runs:
         counts[f"num_run.{row['runner']}"] = row["runs"]
     counts["runs_passed"] = sum(row["passed"] for row in runs)
@@ -85,7 +86,7 @@ async def stats(request: Request) -> Response:
         sum((row["total_runtime"] for row in runs if row["total_runtime"] is not None), timedelta())
     )
     if board_id is not None:
-        counts["num_unique_codes"] = 0 if total is None else total["num_unique_codes"]
+        counts["num_unique_codes"] = total["num_unique_codes"]
         for row in await current.store.all("stats_users", board_id=board_id, last_day=last_day):
             counts[f"total.{row['name']}"] = row["submissions"]
     return Ascii({"status": "ok", "stats": counts})
@@ -105,14 +106,12 @@ async def delete_board(request: Request) -> Response:
     admin(request)
     current = app_state(request)
     name = request.path_params["name"]
-    force = request.query_params.get("force", "false").lower() in ("1", "true", "yes", "on")
+    force = flag(request, "force")
     try:
-        while True:
-            row = await current.store.one("delete_board", name=name, force=force)
-            if row is None or not row["deleted"]:
-                break
+        while (await current.store.row("delete_board", name=name, force=force))["deleted"]:
+            pass
     except RefusedError as error:
-        return _message(400, str(error))
+        raise Refusal(400, str(error), twice=True) from error
     return Ascii({"status": "ok", "leaderboard": name, "force": force})
 
 
@@ -121,8 +120,6 @@ async def board_submissions(request: Request) -> Response:
     admin(request)
     current = app_state(request)
     board = await _board(request)
-    if board is None:
-        return _no_board(request)
     limit = query_number(request, "limit", 100, low=1, high=10_000)
     offset = query_number(request, "offset", 0, low=0, high=MOST)
     rows = await current.store.all("board_submission_ids", board_id=board["id"], limit=limit, offset=offset)
@@ -223,8 +220,6 @@ async def invites(request: Request) -> Response:
     """GET /admin/leaderboards/{name}/invites."""
     admin(request)
     board = await _board(request)
-    if board is None:
-        return _no_board(request)
     rows = await app_state(request).store.all("invites", board_id=board["id"])
     return Ascii(
         {
@@ -244,7 +239,7 @@ async def revoke_invite(request: Request) -> Response:
     code = request.path_params["code"]
     row = await app_state(request).store.one("revoke_invite", code=code)
     if row is None:
-        return _message(404, f"Invite code {shown(code)} not found")
+        raise Refusal(404, f"Invite code {shown(code)} not found", twice=True)
     return Ascii({"status": "ok", "code": code, "was_claimed": row["claimed"]})
 
 
@@ -258,8 +253,6 @@ async def visibility(request: Request) -> Response:
     if not isinstance(chosen.get("open_code", True), bool):
         raise Refusal(422, [problem("bool_type", "body.open_code", "Input should be true or false", None)])
     board = await _board(request)
-    if board is None:
-        return _no_board(request)
     current = app_state(request)
     if "visibility" in chosen:
         await current.store.all("set_visibility", board_id=board["id"], visibility=chosen["visibility"])
@@ -288,8 +281,8 @@ async def limits(request: Request) -> Response:
         message = "Input should be an integer of at least 0"
         raise Refusal(422, [problem("greater_than_equal", "body.max_submissions_per_hour", message, None)])
     board = await named(current, request.path_params["name"])
-    row = await current.store.one("set_limit", board_id=board["id"], category=category, most=most)
-    return Ascii({"status": "ok", "rate_limit": None if row is None else _limit(board, row)})
+    row = await current.store.row("set_limit", board_id=board["id"], category=category, most=most)
+    return Ascii({"status": "ok", "rate_limit": _limit(board, row)})
 
 
 async def drop_limit(request: Request) -> Response:
@@ -303,20 +296,17 @@ async def drop_limit(request: Request) -> Response:
     return Ascii({"status": "ok", "leaderboard": board["name"], "mode_category": category})
 
 
-async def _board(request: Request) -> Row | None:
+async def _board(request: Request) -> Row:
+    """The leaderboard that the path names.
+
+    Raises:
+        Refusal: 404.
+    """
+    name = request.path_params["name"]
     try:
-        return await named(app_state(request), request.path_params["name"])
+        return await named(app_state(request), name)
     except Refusal:
-        return None
-
-
-def _no_board(request: Request) -> Response:
-    return _message(404, f"Leaderboard {shown(request.path_params['name'])} not found")
-
-
-def _message(status: int, text: str) -> Response:
-    """KernelBot calls the sentence `message` on some routes; clients read `detail`."""
-    return Ascii({"detail": text, "message": text}, status)
+        raise Refusal(404, f"Leaderboard {shown(name)} not found", twice=True) from None
 
 
 def _limit(board: Row, row: Row) -> dict[str, Any]:

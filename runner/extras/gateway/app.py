@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -11,7 +12,6 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ExceptionHandler
 
 from runner.base.config import Config
 from runner.base.errors import DatabaseUnavailableError
@@ -57,7 +57,7 @@ def build(config: Config, store: AsyncStore, *, admin_token: str | None) -> Star
             await current.watcher.stop()
             await store.close()
 
-    handlers: dict[type[Exception] | int, ExceptionHandler] = {
+    handlers: dict[Any, Any] = {
         Refusal: _refused,
         RefusedError: _refused_by_the_queue,
         HTTPException: _http,
@@ -141,21 +141,15 @@ async def metrics_page(request: Request) -> Response:
     return Response(app_state(request).metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-async def _refused(_: Request, error: Exception) -> Response:
-    if not isinstance(error, Refusal):
-        raise TypeError from error
-    return Ascii({"detail": error.detail}, error.status, headers=error.headers)
+async def _refused(_: Request, error: Refusal) -> Response:
+    return Ascii(error.body, error.status, headers=error.headers)
 
 
-async def _refused_by_the_queue(request: Request, error: Exception) -> Response:
-    if not isinstance(error, RefusedError):
-        raise TypeError from error
+async def _refused_by_the_queue(request: Request, error: RefusedError) -> Response:
     return await _refused(request, await refusal_of(app_state(request), error))
 
 
-async def _http(request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise TypeError from error
+async def _http(request: Request, error: HTTPException) -> Response:
     if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
         return refusal_page(request, None, Refusal(404, "There is no such page"))
     return Ascii({"detail": error.detail}, error.status_code, headers=error.headers)

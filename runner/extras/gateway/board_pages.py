@@ -15,8 +15,8 @@ from starlette.responses import Response
 from runner.base.results import cases, number
 from runner.extras.gateway import charts, finals, markup, open_pages, share, sizes
 from runner.extras.gateway.boards import admit, named, own_name
-from runner.extras.gateway.context import AppState, Refusal, app_state, query_number
-from runner.extras.gateway.html import HEADERS, ROWS, rows_asked_for, saved_as, show, wants_json
+from runner.extras.gateway.context import AppState, Refusal, app_state, kept, query_number
+from runner.extras.gateway.html import ROWS, rows_asked_for, saved, show, wants_json
 from runner.extras.gateway.identity import Session
 from runner.extras.shown import figures
 from runner.store.connection import Row
@@ -96,13 +96,13 @@ async def boards(request: Request, session: Session | None) -> Response:
         rows = [board for board in rows if board["visibility"] == "public"]
     lines = sorted(rows, key=lambda line: (line["over"], line["deadline"], line["name"]))
     some, turning = rows_asked_for(request, lines)
-    cards = await _cards(app_state(request), some)
+    public = [(board["name"], board["id"]) for board in some if board["visibility"] == "public"]
     return show(
         request,
         session,
         "boards.html",
         boards=some,
-        cards=cards,
+        cards=await _cards(app_state(request), *public),
         no_card=Card(),
         share=share.of_all(app_state(request)),
         **turning,
@@ -114,26 +114,18 @@ def _without_text(board: Row) -> Row:
     return {key: value for key, value in board.items() if key != "description"}
 
 
-async def standings_of(current: AppState, names: Sequence[str]) -> Sequence[Row]:
+@kept
+async def standings_of(current: AppState, *names: str) -> Sequence[Row]:
     """How many users rank on these leaderboards, and the best score, on each GPU type; at most half a minute old."""
-    key = ("standings", *names)
-    drawing = current.drawings.get(key)
-    if isinstance(drawing, list):
-        return drawing
-    rows = await current.store.all("board_standings", names=list(names))
-    current.drawings.put(key, rows)
-    return rows
+    return await current.store.all("board_standings", names=list(names))
 
 
-async def _cards(current: AppState, boards: Sequence[Mapping[str, Any]]) -> Mapping[int, Card]:
-    """What the list shows of the public leaderboards among these, by id; at most half a minute old."""
-    ids = {board["name"]: board["id"] for board in boards if board["visibility"] == "public"}
-    key = ("cards", *ids)
-    drawing = current.drawings.get(key)
-    if isinstance(drawing, dict):
-        return drawing
+@kept
+async def _cards(current: AppState, *boards: tuple[str, int]) -> Mapping[int, Card]:
+    """What the list shows of these leaderboards, by id; at most half a minute old."""
+    ids = dict(boards)
     ranked: dict[int, list[Row]] = {}
-    for row in await standings_of(current, list(ids)):
+    for row in await standings_of(current, *ids):
         ranked.setdefault(ids[row["leaderboard"]], []).append(row)
     trends = await current.store.all(
         "board_trends", ids=list(ranked), gpu_types=[rows[0]["gpu_type"] for rows in ranked.values()], limit=_SPARKS
@@ -141,19 +133,17 @@ async def _cards(current: AppState, boards: Sequence[Mapping[str, Any]]) -> Mapp
     scores: dict[int, list[charts.Score]] = {}
     for row in trends:
         scores.setdefault(row["board_id"], []).append(charts.Score.of(row))
-    cards = {
+    return {
         board_id: Card(standings=rows[:_TYPES], spark=charts.sparkline(scores.get(board_id, ())))
         for board_id, rows in ranked.items()
     }
-    current.drawings.put(key, cards)
-    return cards
 
 
 async def board(request: Request, session: Session | None) -> Response:
     """GET /board/{name}: its ranking on one GPU type, its task, and how the scores fell."""
     current = app_state(request)
     board_row = await admitted(request, session)
-    standings = await standings_of(current, [board_row["name"]])
+    standings = await standings_of(current, board_row["name"])
     entries = {row["gpu_type"]: row["entries"] for row in standings}
     most = max(board_row["gpus"], key=lambda name: entries.get(name, 0), default="")
     gpu = own_name(board_row, request.query_params.get("gpu", ""))
@@ -163,11 +153,11 @@ async def board(request: Request, session: Session | None) -> Response:
     rows = await current.store.all("places", leaderboard=board_row["name"], gpu_type=gpu, limit=ROWS + 1, offset=offset)
     ids = [row["submission_id"] for row in rows[:ROWS]]
     validated = await current.store.all("validations_of_board", leaderboard=board_row["name"], gpu_type=gpu, ids=ids)
-    task = await current.store.one("board_reference", board_id=board_row["id"])
-    ranking_by = None if task is None else task["ranking_by"]
-    times = await _figures(current, ids, gpu, ranking_by)
+    task = await task_of(current, board_row["id"])
+    ranking_by = task["ranking_by"]
+    times = await _figures(current, gpu, ranking_by, *ids)
     drawn = await _drawn(current, board_row["id"], gpu, ranking_by, trend)
-    sources = [] if task is None else sources_of(task)
+    sources = sources_of(task)
     final = await finals.shown(current, board_row["name"], gpu)
     lines = await open_pages.lines_of(current, board_row, ids)
     text = str(board_row["description"] or "")
@@ -189,7 +179,7 @@ async def board(request: Request, session: Session | None) -> Response:
             description=text[:_DESCRIPTION] if wants_json(request) else markup.markdown(text, _DESCRIPTION),
             shapes=_shapes(task, drawn.best_ns),
             ranking_by=ranking_by,
-            sources=_shown(sources, None if task is None else task["lang"]),
+            sources=_shown(sources, task["lang"]),
             drawn=drawn,
             scores_drawn=_SCORES,
             trend=trend,
@@ -205,13 +195,24 @@ async def board(request: Request, session: Session | None) -> Response:
 async def code(request: Request, session: Session | None) -> Response:
     """GET /board/{name}/code/{title}: the reference or a template, as a file to be saved."""
     board = await admitted(request, session)
-    task = await app_state(request).store.one("board_reference", board_id=board["id"])
+    task = await task_of(app_state(request), board["id"])
     title = request.path_params["title"]
-    source = None if task is None else dict(sources_of(task)).get(title)
-    if task is None or source is None:
+    source = dict(sources_of(task)).get(title)
+    if source is None:
         raise Refusal(404, "This leaderboard has no such template")
-    headers = {**HEADERS, "Content-Disposition": saved_as(f"{board['name']}.{title}.{ending_of(task['lang'])}")}
-    return Response(source, media_type="text/plain; charset=utf-8", headers=headers)
+    return saved(source, f"{board['name']}.{title}.{ending_of(task['lang'])}")
+
+
+async def task_of(current: AppState, board_id: int) -> Row:
+    """What pages show of a leaderboard's task.
+
+    Raises:
+        Refusal: 404, the leaderboard has just been deleted.
+    """
+    task = await current.store.one("board_reference", board_id=board_id)
+    if task is None:
+        raise Refusal(404, "This leaderboard has been deleted")
+    return task
 
 
 async def admitted(request: Request, session: Session | None) -> Row:
@@ -231,23 +232,18 @@ async def admitted(request: Request, session: Session | None) -> Row:
     return board
 
 
+@kept
 async def _figures(
-    current: AppState, ids: Sequence[int], gpu: str, ranking_by: str | None
+    current: AppState, gpu: str, ranking_by: str | None, *ids: int
 ) -> Mapping[int, tuple[float | None, float | None]]:
     """Interval and speed of light of ranked submissions, by id; at most half a minute old."""
-    key = ("figures", gpu, *ids)
-    drawing = current.drawings.get(key)
-    if isinstance(drawing, dict):
-        return drawing
-    times = {
+    return {
         row["submission_id"]: (
             figures.interval_of(row["result"], ranking_by),
             figures.light_of(row["result"], ranking_by),
         )
         for row in await current.store.all("ranked_times", ids=list(ids), gpu_type=gpu)
     }
-    current.drawings.put(key, times)
-    return times
 
 
 def _trend(request: Request) -> Trend:
@@ -261,34 +257,27 @@ def _trend(request: Request) -> Trend:
     )
 
 
+@kept
 async def _scores(current: AppState, board_id: int, gpu: str) -> tuple[Sequence[charts.Score], object]:
     """The newest scores of a leaderboard, and the result of the best one; at most half a minute old."""
-    key = ("scores", board_id, gpu)
-    kept = current.drawings.get(key)
-    if isinstance(kept, tuple):
-        return kept
     rows = await current.store.all("board_scores", board_id=board_id, gpu_type=gpu, limit=_SCORES)
     scores = [charts.Score.of(row) for row in rows]
-    result = None
-    if scores:
-        best = min(scores, key=lambda score: score.seconds)
-        times = await current.store.all("ranked_times", ids=[best.submission_id], gpu_type=gpu)
-        result = times[0]["result"] if times else None
-    current.drawings.put(key, (scores, result))
-    return scores, result
+    if not scores:
+        return scores, None
+    best = min(scores, key=lambda score: score.seconds)
+    times = await current.store.all("ranked_times", ids=[best.submission_id], gpu_type=gpu)
+    return scores, times[0]["result"] if times else None
 
 
 async def _drawn(current: AppState, board_id: int, gpu: str, ranking_by: str | None, trend: Trend) -> Drawn:
     """The drawings of a leaderboard; those that nobody has chosen are at most half a minute old."""
-    key = (board_id, gpu, trend)
-    kept = current.drawings.get(key)
-    if isinstance(kept, Drawn):
-        return kept
     scores, result = await _scores(current, board_id, gpu)
-    drawn = await asyncio.to_thread(_draw, scores, result, ranking_by, trend)
-    if not trend.users:
-        current.drawings.put(key, drawn)
-    return drawn
+
+    async def draw() -> Drawn:
+        return await asyncio.to_thread(_draw, scores, result, ranking_by, trend)
+
+    # Choices of users are too many to be kept.
+    return await draw() if trend.users else await current.drawings.fresh((board_id, gpu, trend), draw)
 
 
 def _draw(scores: Sequence[charts.Score], result: object, ranking_by: str | None, trend: Trend) -> Drawn:
@@ -311,12 +300,11 @@ def _draw(scores: Sequence[charts.Score], result: object, ranking_by: str | None
 
 def _place(row: Row, interval: float | None, light_s: float | None, session: Session | None) -> dict[str, Any]:
     """A row of the ranking."""
-    score_s, best_s, ahead_s = number(row["score"]), number(row["best"]), number(row["ahead"])
+    score_s = number(row["score"])
     return {
         **row,
+        **share.gaps(row),
         "interval": interval,
-        "behind": score_s / ahead_s - 1 if score_s and ahead_s else None,
-        "times_best": score_s / best_s if score_s and best_s else None,
         "light": light_s / score_s if score_s and light_s else None,
         "own": session is not None and (session.user.operator or session.user.id == row["user_id"]),
     }
@@ -344,14 +332,14 @@ def ending_of(lang: str | None) -> str:
     return "cu" if lang == "cu" else "py"
 
 
-def _shapes(task: Row | None, best_ns: Sequence[float | None]) -> dict[str, Any] | None:
+def _shapes(task: Row, best_ns: Sequence[float | None]) -> dict[str, Any] | None:
     """The benchmarks of a task as a table, with the best entry's times where their number is the same.
 
     Columns are in the order of the parameters of the reference's `generate_input`: JSON in the database keeps no order.
     """
-    benchmarks = None if task is None else task["benchmarks"]
+    benchmarks = task["benchmarks"]
     rows = [case for case in benchmarks if isinstance(case, dict)] if isinstance(benchmarks, list) else []
-    signature = _SIGNATURE.search(("" if task is None else task["reference"] or "")[:_SIGNED])
+    signature = _SIGNATURE.search((task["reference"] or "")[:_SIGNED])
     order = re.findall(r"\w+(?=\s*[:,=)])", "" if signature is None else signature[0])
     names = list(dict.fromkeys(name for case in rows for name in case if name != "seed"))
     names = sorted(names, key=lambda name: order.index(name) if name in order else len(order))[:_PARAMETERS]

@@ -70,10 +70,15 @@ async def _tasks(current: AppState, board_ids: Sequence[int]) -> Mapping[int, st
 
 async def gpus(request: Request) -> Response:
     """GET /gpus/{leaderboard}."""
+    return Ascii((await _board(request))["gpus"])
+
+
+async def _board(request: Request) -> Row:
+    """The leaderboard that the path names, if whoever asks may see it."""
     who = await optional_user(request)
     board = await named(app_state(request), request.path_params["leaderboard"])
     await admit(app_state(request), board, who)
-    return Ascii(board["gpus"])
+    return board
 
 
 async def runner_queue(request: Request) -> Response:
@@ -84,10 +89,7 @@ async def runner_queue(request: Request) -> Response:
 
 async def submissions(request: Request) -> Response:
     """GET /submissions/{leaderboard}/{gpu}: the ranking."""
-    who = await optional_user(request)
-    current = app_state(request)
-    board = await named(current, request.path_params["leaderboard"])
-    await admit(current, board, who)
+    current, board = app_state(request), await _board(request)
     limit = query_number(request, "limit", 100, low=1, high=1000)
     offset = query_number(request, "offset", 0, low=0, high=MOST)
     rows = await current.store.all(
@@ -118,17 +120,14 @@ async def submissions(request: Request) -> Response:
 
 async def submission_count(request: Request) -> Response:
     """GET /submission_count/{leaderboard}/{gpu}: ranked users, or the scored runs of one."""
-    who = await optional_user(request)
-    current = app_state(request)
-    board = await named(current, request.path_params["leaderboard"])
-    await admit(current, board, who)
+    current, board = app_state(request), await _board(request)
     gpu = own_name(board, request.path_params["gpu"])
     user_id = request.query_params.get("user_id")
     if user_id is None:
-        row = await current.store.one("count_places", leaderboard=board["name"], gpu_type=gpu)
+        row = await current.store.row("count_places", leaderboard=board["name"], gpu_type=gpu)
     else:
-        row = await current.store.one("count_runs", board_id=board["id"], user_id=user_id, gpu_type=gpu)
-    return Ascii({"count": 0 if row is None else row["count"]})
+        row = await current.store.row("count_runs", board_id=board["id"], user_id=user_id, gpu_type=gpu)
+    return Ascii({"count": row["count"]})
 
 
 async def named(current: AppState, name: str) -> Row:
@@ -155,8 +154,8 @@ async def admit(current: AppState, board: Row, who: User | None) -> None:
         return
     if who is None:
         raise Refusal(401, "Authentication required for closed leaderboard")
-    row = await current.store.one("may_see", user_id=who.id, board_id=board["id"])
-    if row is None or not row["invited"]:
+    row = await current.store.row("may_see", user_id=who.id, board_id=board["id"])
+    if not row["invited"]:
         raise Refusal(403, "You do not have access to this leaderboard")
 
 
@@ -170,8 +169,8 @@ async def queue_of(current: AppState, gpu: str) -> dict[str, Any]:
     queue = current.queues.get(gpu)
     if isinstance(queue, dict):
         return queue
-    row = await current.store.one("gpu_queue", gpu_type=gpu)
-    if row is None or not row["known"]:
+    row = await current.store.row("gpu_queue", gpu_type=gpu)
+    if not row["known"]:
         return {
             "runner": "unknown",
             "gpu": gpu,

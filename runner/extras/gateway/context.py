@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +19,7 @@ from starlette.responses import Response
 from runner.base.config import Config
 from runner.extras.gateway.limits import Limits
 from runner.extras.gateway.metrics import Metrics
+from runner.extras.jsonl import without_infinite
 from runner.extras.store import AsyncStore
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from runner.extras.gateway.watcher import Watcher
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 #: How long the state of a queue, the tasks of leaderboards, and the drawings of a leaderboard, count as fresh.
 QUEUE_S: Final = 1.0
 TASKS_S: Final = 5.0
@@ -37,12 +40,16 @@ _CACHED: Final = 1000
 
 
 class Refusal(Exception):
-    """An answer that is no success: status, `detail`, and headers if there are any."""
+    """An answer that is no success: status, `detail`, and headers if there are any.
 
-    def __init__(self, status: int, detail: object, *, retry_after_s: float | None = None) -> None:
+    `twice`: as `message`, too, as KernelBot calls the sentence on some routes; clients read `detail`.
+    """
+
+    def __init__(self, status: int, detail: object, *, retry_after_s: float | None = None, twice: bool = False) -> None:
         super().__init__(f"{status}: {detail}")
         self.status = status
         self.detail = detail
+        self.body = {"detail": detail, **({"message": detail} if twice else {})}
         self.headers: dict[str, str] = {}
         if retry_after_s is not None:
             self.headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
@@ -59,6 +66,14 @@ class TimedCache:
         """A value that is fresh; None: there is none."""
         at, value = self._values.get(key, (-math.inf, None))
         return value if at > time.monotonic() - self._seconds else None
+
+    async def fresh(self, key: object, make: Callable[[], Awaitable[_T]]) -> _T:
+        """A value that is fresh, or that is made now."""
+        at, value = self._values.get(key, (-math.inf, None))
+        if at <= time.monotonic() - self._seconds:
+            value = await make()
+            self.put(key, value)
+        return cast("_T", value)
 
     def put(self, key: object, value: object) -> None:
         """Keep a value from now on."""
@@ -132,6 +147,18 @@ class Ascii(Response):
         return dumps(content).encode("ascii")
 
 
+def kept(
+    make: Callable[Concatenate[AppState, _P], Awaitable[_T]],
+) -> Callable[Concatenate[AppState, _P], Awaitable[_T]]:
+    """What a function has read for a drawing is used again for half a minute, for the same arguments."""
+
+    @functools.wraps(make)
+    async def drawing(current: AppState, /, *of: _P.args, **named: _P.kwargs) -> _T:
+        return await current.drawings.fresh((make, *of), lambda: make(current, *of, **named))
+
+    return drawing
+
+
 async def off_loop(value: object, work: Callable[[], _T]) -> _T:
     """What `work` makes of a value; of a large one in a thread."""
     return await asyncio.to_thread(work) if _is_large(value) else work()
@@ -157,21 +184,11 @@ def dumps(value: object) -> str:
     try:
         return _json(value)
     except ValueError:
-        return _json(_finite(value))
+        return _json(without_infinite(value))
 
 
 def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), default=str, allow_nan=False)
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
 
 
 def is_public_https(current: AppState) -> bool:
@@ -213,6 +230,11 @@ def query_number(request: Request, name: str, default: int, *, low: int, high: i
     if not low <= number <= high:
         raise Refusal(status, f"{name} must be between {low} and {high}")
     return number
+
+
+def flag(request: Request, name: str) -> bool:
+    """Whether the query string switches something on."""
+    return request.query_params.get(name, "false").lower() in ("1", "true", "yes", "on")
 
 
 def field_number(fields: Mapping[str, str], name: str, *, low: int, high: int) -> int | None:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runner.base import units
-from runner.extras.gateway.context import AppState, Refusal, app_state, moment
+from runner.extras.gateway.context import AppState, Refusal, app_state, kept, moment
 from runner.extras.gateway.identity import Session
 from runner.extras.gateway.share import address, is_known, public_board, versioned
 from runner.store.connection import Row
@@ -56,14 +56,13 @@ def _base(current: AppState) -> str:
 
 async def _records(current: AppState, board_id: int | None) -> Sequence[Row]:
     """At most half a minute old; read by one request at a time."""
-    key = ("records", board_id)
     async with current.reading_records:
-        drawing = current.drawings.get(key)
-        if isinstance(drawing, list):
-            return drawing
-        rows = await current.store.all("records", board_id=board_id, limit=_ENTRIES)
-        current.drawings.put(key, rows)
-        return rows
+        return await _newest_records(current, board_id)
+
+
+@kept
+async def _newest_records(current: AppState, board_id: int | None) -> Sequence[Row]:
+    return await current.store.all("records", board_id=board_id, limit=_ENTRIES)
 
 
 def _answer(request: Request, base: str, *, path: str, title: str, rows: Sequence[Row]) -> Response:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runner.extras.gateway.boards import named, own_name
-from runner.extras.gateway.context import AppState, Refusal, app_state, field_number
+from runner.extras.gateway.context import AppState, Refusal, app_state, field_number, kept
 from runner.extras.gateway.html import go_to, operator_of, require_token
 from runner.extras.gateway.identity import Session
 from runner.extras.gateway.upload import form
@@ -18,17 +18,18 @@ from runner.extras.store import RefusedError
 
 async def shown(current: AppState, leaderboard: str, gpu_type: str) -> dict[str, Any]:
     """What the template `final.html` shows of a leaderboard on a GPU type; the order is at most half a minute old."""
-    of = {"leaderboard": leaderboard, "gpu_type": gpu_type}
-    newest = await current.store.one("final_progress", **of)
-    key = ("final", leaderboard, gpu_type, *(() if newest is None else (newest["final_id"], newest["status"])))
-    drawing = current.drawings.get(key)
-    if not isinstance(drawing, dict):
-        # An earlier final has an order while another one runs.
-        places = [] if newest is None else await current.store.all("final_ranking", **of)
-        control = await current.store.one("final_control", final_id=places[0]["final_id"]) if places else None
-        drawing = {"places": places, "control": control}
-        current.drawings.put(key, drawing)
-    return {"newest": newest, **drawing}
+    newest = await current.store.one("final_progress", leaderboard=leaderboard, gpu_type=gpu_type)
+    if newest is None:
+        return {"newest": None, "places": [], "control": None}
+    return {"newest": newest, **await _order(current, leaderboard, gpu_type, newest["final_id"], newest["status"])}
+
+
+@kept
+async def _order(current: AppState, leaderboard: str, gpu_type: str, *_: object) -> dict[str, Any]:
+    """The order of the last final; there may be an earlier one while another final runs."""
+    places = await current.store.all("final_ranking", leaderboard=leaderboard, gpu_type=gpu_type)
+    control = await current.store.one("final_control", final_id=places[0]["final_id"]) if places else None
+    return {"places": places, "control": control}
 
 
 async def order(request: Request, session: Session | None) -> Response:

@@ -134,7 +134,7 @@ def page(handler: Callable[[Request, Session | None], Awaitable[Response]]) -> P
             return await handler(request, session)
         except Refusal as refusal:
             if wants_json(request):
-                return Ascii({"detail": refusal.detail}, refusal.status, headers={**HEADERS, **refusal.headers})
+                return Ascii(refusal.body, refusal.status, headers={**HEADERS, **refusal.headers})
             if refusal.status == 401 and request.method in ("GET", "HEAD"):
                 query = f"?{request.url.query}" if request.url.query else ""
                 return go_to(f"/login?{urlencode({'next': request.url.path + query})}")
@@ -193,10 +193,11 @@ def _asked(request: Request) -> Sequence[tuple[str, str]]:
     return [(key, value[:_ASKED]) for key, value in request.query_params.multi_items()[:_ASKED_KEYS]]
 
 
-def saved_as(name: str) -> str:
-    """The header that makes a browser save an answer under a plain name."""
+def saved(body: str | bytes, name: str, media_type: str = "text/plain; charset=utf-8") -> Response:
+    """An answer that a browser saves as a file, under a plain name."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[-150:]
-    return f'attachment; filename="{plain}"'
+    headers = {**HEADERS, "Content-Disposition": f'attachment; filename="{plain}"'}
+    return Response(body, media_type=media_type, headers=headers)
 
 
 def go_to(path: str) -> RedirectResponse:

@@ -98,10 +98,10 @@ async def user(request: Request) -> User:
     Raises:
         Refusal: 400 without a header, 401 if it is unknown, 429.
     """
-    if WEB_HEADER not in request.headers and CLI_HEADER not in request.headers:
-        from_here(request)
+    who = await optional_user(request)
+    if who is None:
         raise Refusal(400, "Missing X-Web-Auth-Id or X-Popcorn-Cli-Id header")
-    return await _named(request, "Invalid or unauthorized auth header")
+    return who
 
 
 async def cli_user(request: Request) -> User:
@@ -117,7 +117,7 @@ async def optional_user(request: Request) -> User | None:
     if WEB_HEADER not in request.headers and CLI_HEADER not in request.headers:
         from_here(request)
         return None
-    return await user(request)
+    return await _named(request, "Invalid or unauthorized auth header")
 
 
 async def _named(request: Request, sentence: str, *, cli_only: bool = False) -> User:

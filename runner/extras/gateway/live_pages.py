@@ -9,16 +9,16 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from runner.extras.gateway import identity
 from runner.extras.gateway.board_pages import admitted, standings_of
 from runner.extras.gateway.boards import admit, named, own_name
-from runner.extras.gateway.context import AppState, Refusal, app_state
+from runner.extras.gateway.context import AppState, app_state
 from runner.extras.gateway.html import part, show
 from runner.extras.gateway.identity import Session
 from runner.extras.gateway.live import State, Topic
-from runner.extras.gateway.submissions import HEARTBEAT_S, STREAM_S, event
+from runner.extras.gateway.submissions import HEARTBEAT_S, STREAM_S, event, open_stream, stream_of
 from runner.store.connection import Row
 
 #: Leaderboards of a wall.
@@ -29,7 +29,6 @@ _CLOSED_S: Final = 60.0
 _RETRY: Final = b"retry: 2000\n\n"
 _BOARD: Final = "live_board.html"
 _CARD: Final = "live_card.html"
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 async def board(request: Request, session: Session | None) -> Response:
@@ -108,7 +107,7 @@ async def _boards(request: Request, session: Session | None) -> Sequence[Row]:
 
 async def _topics(request: Request, boards: Sequence[Row]) -> Sequence[Topic]:
     current = app_state(request)
-    standings = await standings_of(current, [board["name"] for board in boards])
+    standings = await standings_of(current, *(board["name"] for board in boards))
     entries = {(row["leaderboard"], row["gpu_type"]): row["entries"] for row in standings}
 
     def most(board: Row) -> str:
@@ -121,7 +120,7 @@ async def _topic(current: AppState, board: Row, gpu: str) -> Topic:
     """The GPU type that is asked for, if the leaderboard has it; else that with most entries."""
     chosen = own_name(board, gpu)
     if chosen not in board["gpus"]:
-        entries = {row["gpu_type"]: row["entries"] for row in await standings_of(current, [board["name"]])}
+        entries = {row["gpu_type"]: row["entries"] for row in await standings_of(current, board["name"])}
         chosen = max(board["gpus"], key=lambda name: entries.get(name, 0), default="")
     return Topic(board_id=board["id"], gpu=chosen)
 
@@ -129,11 +128,9 @@ async def _topic(current: AppState, board: Row, gpu: str) -> Topic:
 def _stream(request: Request, topics: Sequence[Topic], template: str, *, closed: bool) -> Response:
     current = app_state(request)
     key = identity.address(request)
-    if not current.limits.watchers.open(key):
-        raise Refusal(429, "Too many open streams", retry_after_s=30)
+    open_stream(current.limits.watchers, key)
     until = time.monotonic() + (_CLOSED_S if closed else STREAM_S)
-    events = _events(current, topics, template, key, until, closed=closed)
-    return StreamingResponse(events, media_type="text/event-stream", headers=_HEADERS)
+    return stream_of(_events(current, topics, template, key, until, closed=closed))
 
 
 async def _events(

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runner.extras.gateway.context import Ascii, Refusal, app_state, json_body, problem
-from runner.extras.gateway.identity import address, cli_user, digest
+from runner.extras.gateway.identity import address, attempt, cli_user, digest
 from runner.extras.gateway.submissions import refusal_of
 from runner.extras.store import RefusedError
 
@@ -21,10 +21,7 @@ _TRIES: Final = 5
 async def init(request: Request) -> Response:
     """GET /auth/init: a new cli_id, which is of no use until an operator approves it."""
     current = app_state(request)
-    wait_s = current.limits.attempt.take(address(request))
-    if wait_s:
-        current.metrics.limited.inc()
-        raise Refusal(429, f"Too many logins. Try again in {int(wait_s) + 1}s.", retry_after_s=wait_s)
+    attempt(request)
     provider = request.query_params.get("provider")
     if provider is None:
         raise Refusal(422, [problem("missing", "query.provider", "Field required", None)])
@@ -35,12 +32,12 @@ async def init(request: Request) -> Response:
         state = str(uuid.uuid4())
         try:
             # The code names it to an operator; the rest stays a secret, of which only the digest is stored.
-            row = await current.store.one(
+            row = await current.store.row(
                 "begin_login", code=state[:8], digest=digest(state), provider=provider, origin=origin
             )
         except RefusedError as error:
             raise await refusal_of(current, error) from error
-        if row is not None and row["begun"]:
+        if row["begun"]:
             return Ascii({"state": state})
     raise Refusal(429, "Try again", retry_after_s=1)
 
@@ -53,10 +50,8 @@ async def join(request: Request) -> Response:
     if not isinstance(code, str) or not code:
         raise Refusal(400, "Missing required field: code")
     try:
-        row = await current.store.one("join_board", code=code[:255], user_id=who.id)
+        row = await current.store.row("join_board", code=code[:255], user_id=who.id)
     except RefusedError as error:
-        wait_s = current.limits.attempt.take(address(request))
-        if wait_s:
-            raise Refusal(429, "Too many attempts", retry_after_s=wait_s) from error
+        attempt(request)
         raise Refusal(400, error.message) from error
-    return Ascii({"status": "ok", "leaderboards": [] if row is None else row["leaderboards"]})
+    return Ascii({"status": "ok", "leaderboards": row["leaderboards"]})

@@ -23,9 +23,7 @@ async def login(request: Request, session: Session | None) -> Response:
     cookie = None if who is None else await identity.new_cookie(current, who)
     next_page = local_path(fields.get("next", ""))
     if cookie is None:
-        wait_s = current.limits.attempt.take(identity.address(request))
-        if wait_s:
-            raise Refusal(429, f"Too many attempts. Try again in {int(wait_s) + 1}s.", retry_after_s=wait_s)
+        identity.attempt(request)
         return _login_page(request, session, next_page, failed=True)
     return _logged_in(request, go_to(next_page), cookie)
 
@@ -43,9 +41,9 @@ def _logged_in(request: Request, response: Response, cookie: str) -> Response:
     return response
 
 
-async def begin_oauth(request: Request, session: Session | None) -> Response:
+async def begin_oauth(request: Request, _: Session | None) -> Response:
     """GET /login/{provider}: to GitHub or Discord, and from there back to `finish_oauth`."""
-    response = await oauth.begin(request, session, local_path(request.query_params.get("next", "")))
+    response = await oauth.begin(request, local_path(request.query_params.get("next", "")))
     response.headers.update(HEADERS)
     return response
 

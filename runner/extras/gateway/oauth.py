@@ -80,7 +80,7 @@ def _secret(config: Config, name: str) -> str:
     return secret
 
 
-async def begin(request: Request, _: Session | None, next_page: str) -> Response:
+async def begin(request: Request, next_page: str) -> Response:
     """GET /login/{provider}: sends the browser to the provider."""
     provider = _chosen(request)
     state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
@@ -121,13 +121,11 @@ async def finish(request: Request) -> tuple[User, str]:
     if isinstance(subject, bool) or not isinstance(subject, int | str) or not isinstance(name, str):
         raise Refusal(502, f"{provider.title} told of no person")
     try:
-        row = await current.store.one(
+        row = await current.store.row(
             "web_login", provider=provider.name, subject=str(subject), user_name=name[:255] or None
         )
     except RefusedError as error:
         raise Refusal(403, str(error)) from error
-    if row is None:
-        raise TypeError("runner.web_login returned no row")
     return User(id=row["user_id"], name=name, banned=False), next_page
 
 

@@ -7,17 +7,16 @@ there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runner.base.results import number
 from runner.extras.gateway import charts, comparison, markup, results, share, sizes
 from runner.extras.gateway.boards import own_name
-from runner.extras.gateway.context import AppState, Refusal, app_state, path_number, query_number
-from runner.extras.gateway.html import HEADERS, saved_as, show
+from runner.extras.gateway.context import AppState, Refusal, app_state, kept, path_number, query_number
+from runner.extras.gateway.html import saved, show
 from runner.extras.gateway.identity import Session
 from runner.extras.gateway.queries import MOST
 from runner.extras.shown import figures
@@ -34,33 +33,32 @@ _SUBMISSIONS: Final = 500
 _ROWS: Final = 20
 
 
-async def lines_of(current: AppState, board: Row, ids: Sequence[int]) -> dict[int, int]:
+async def lines_of(current: AppState, board: Row, ids: Sequence[int]) -> Mapping[int, int]:
     """How many lines those of these submissions have whose code is public; at most half a minute old."""
-    if not board["over"] or not ids:
-        return {}
-    key = ("lines", *ids)
-    drawing = current.drawings.get(key)
-    if isinstance(drawing, dict):
-        return drawing
+    return await _lines(current, *ids) if board["over"] and ids else {}
+
+
+@kept
+async def _lines(current: AppState, *ids: int) -> Mapping[int, int]:
     rows = await current.store.all("open_lines", ids=list(ids))
-    lines = {row["submission_id"]: row["lines"] for row in rows}
-    current.drawings.put(key, lines)
-    return lines
+    return {row["submission_id"]: row["lines"] for row in rows}
 
 
 async def winners(request: Request, session: Session | None) -> Response:
     """GET /board/{name}/winners: the first three of each GPU type."""
     current = app_state(request)
     board = await share.public_board(current, request.path_params["name"])
-    opening = await current.store.one("open_board", board_id=board["id"])
-    if opening is None or not opening["open"]:
+    opening = await current.store.row("open_board", board_id=board["id"])
+    if not opening["open"]:
         raise Refusal(404, "Winners and code are public after the deadline, where the leaderboard's owner agrees")
     rows = await current.store.all("winners", leaderboard=board["name"])
     lines = await lines_of(current, board, [row["submission_id"] for row in rows])
     finals = await current.store.all("finals_held", leaderboard=board["name"])
     by_type: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        by_type.setdefault(row["gpu_type"], []).append({**row, **_gaps(row), "lines": lines.get(row["submission_id"])})
+        by_type.setdefault(row["gpu_type"], []).append(
+            {**row, **share.gaps(row), "lines": lines.get(row["submission_id"])}
+        )
     first = next(iter(by_type), next(iter(board["gpus"]), ""))
     places = by_type.get(first, [])
     return show(
@@ -79,15 +77,6 @@ async def winners(request: Request, session: Session | None) -> Response:
             page=request.url.path,
         ),
     )
-
-
-def _gaps(row: Row) -> dict[str, float | None]:
-    """How far a score is from the one ahead and from the best."""
-    score_s, best_s, ahead_s = number(row["score"]), number(row["best"]), number(row["ahead"])
-    return {
-        "behind": score_s / ahead_s - 1 if score_s and ahead_s else None,
-        "times_best": score_s / best_s if score_s and best_s else None,
-    }
 
 
 async def entry(request: Request, session: Session | None) -> Response:
@@ -122,7 +111,7 @@ async def entry(request: Request, session: Session | None) -> Response:
             gpu=gpu,
             gpus=list(own),
             score=own[gpu],
-            place=None if place is None else {**place, **_gaps({**place, "score": own[gpu]["score"]})},
+            place=None if place is None else {**place, **share.gaps({**place, "score": own[gpu]["score"]})},
             interval=figures.interval_of(times[0]["result"], source["ranking_by"]) if times else None,
             progression=charts.progression(drawn, None),
             records=charts.records(drawn)[::-1][:_ROWS],
@@ -135,11 +124,7 @@ async def entry(request: Request, session: Session | None) -> Response:
 async def code(request: Request, _: Session | None) -> Response:
     """GET /entry/{id}/code: the whole code, as a file to be saved."""
     source = await _source(app_state(request), path_number(request, "id"))
-    return Response(
-        results.source(source["code"]),
-        media_type="text/plain; charset=utf-8",
-        headers={**HEADERS, "Content-Disposition": saved_as(f"submission-{source['submission_id']}.txt")},
-    )
+    return saved(results.source(source["code"]), f"submission-{source['submission_id']}.txt")
 
 
 async def diff(request: Request, session: Session | None) -> Response:

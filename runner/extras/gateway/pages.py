@@ -104,13 +104,13 @@ async def users(request: Request, session: Session | None) -> Response:
             refused = str(error)
         else:
             approved, given = given["user"], dict.fromkeys(given, "")
-    row = await current.store.one("count_waiting")
+    row = await current.store.row("count_waiting")
     return show(
         request,
         session,
         "users.html",
         400 if refused else 200,
-        waiting=0 if row is None else row["waiting"],
+        waiting=row["waiting"],
         given=given,
         approved=approved,
         refused=refused,

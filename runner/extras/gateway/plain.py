@@ -5,14 +5,13 @@ What is absent is null. Drawings are their words; sources are text.
 
 from __future__ import annotations
 
-import functools
 import html
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 from markupsafe import Markup
 
@@ -23,70 +22,37 @@ from runner.extras.gateway.markup import Source
 _COLOURS: Final = re.compile(r'</?i(?: class="\w")?>')
 
 
-@functools.singledispatch
-def plain(value: object) -> object:
+def plain(value: object) -> Any:  # noqa: ANN401 - JSON
     """A value in the types of JSON.
 
     Raises:
         TypeError: there is no rule for its type.
     """
+    for kind, rule in _RULES:
+        if isinstance(value, kind):
+            return rule(value)
     if is_dataclass(value):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     raise TypeError(f"a page's record has a {type(value).__name__}, for which there is no rule")
 
 
-@plain.register(int | float | None)
-def _(value: float | None) -> object:
-    return value
-
-
-@plain.register
-def _(value: str) -> object:
-    return str(value)
-
-
-@plain.register
-def _(value: Markup) -> object:
-    # A text that is escaped for a page, and cut.
-    return html.unescape(str(value))
-
-
-@plain.register
-def _(value: datetime) -> object:
-    return moment(value)
-
-
-@plain.register
-def _(value: timedelta) -> object:
-    return value.total_seconds()
-
-
-@plain.register
-def _(value: Decimal) -> object:
-    return float(value)
-
-
-@plain.register
-def _(value: Drawing) -> object:
-    return value.words
-
-
-@plain.register
-def _(value: Source) -> object:
+def _source(value: Source) -> object:
     text = html.unescape(_COLOURS.sub("", value.shown))
     return {"text": text, "lines": value.lines, "whole": value.whole}
 
 
-@plain.register
-def _(value: Mapping) -> object:  # type: ignore[type-arg]  # singledispatch takes no generic
-    return {str(key): plain(item) for key, item in value.items()}
-
-
-@plain.register(list | tuple)
-def _(value: Sequence[object]) -> object:
-    return [plain(item) for item in value]
-
-
-@plain.register(set | frozenset)
-def _(value: Iterable[object]) -> object:
-    return sorted(str(item) for item in value)
+#: The first type that fits counts.
+_RULES: Final[Sequence[tuple[Any, Callable[[Any], object]]]] = (
+    (int | float | None, lambda value: value),
+    # A text that is escaped for a page, and cut.
+    (Markup, lambda value: html.unescape(str(value))),
+    (str, str),
+    (datetime, moment),
+    (timedelta, timedelta.total_seconds),
+    (Decimal, float),
+    (Drawing, lambda value: value.words),
+    (Source, _source),
+    (Mapping, lambda value: {str(key): plain(item) for key, item in value.items()}),
+    (list | tuple, lambda value: [plain(item) for item in value]),
+    (set | frozenset, lambda value: sorted(map(str, value))),
+)

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from runner.base.errors import ReceiptError
 from runner.extras import receipts
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, path_number
-from runner.extras.gateway.html import HEADERS, page, saved_as, show
+from runner.extras.gateway.html import page, saved, show
 from runner.extras.gateway.identity import Session, from_here
 from runner.extras.gateway.upload import form
 from runner.extras.receipts import HostKey
@@ -42,10 +42,7 @@ async def any_receipt(request: Request, session: Session | None) -> Response:
     checked = None
     if request.method == "POST":
         given = (await form(request)).get("receipt", "").strip(" \r\n")
-        try:
-            checked = await _checked(app_state(request), given)
-        except ReceiptError as error:
-            checked = {"refused": str(error)}
+        checked = await _checked(app_state(request), given)
     return show(request, session, "receipt.html", job_id=None, text="", checked=checked)
 
 
@@ -53,18 +50,14 @@ async def receipt(request: Request, session: Session | None) -> Response:
     """GET /receipts/{id}: the receipt of a job."""
     row = await _admitted(request, session)
     text = _text(row)
-    try:
-        checked = await _checked(app_state(request), text)
-    except ReceiptError as error:
-        checked = {"refused": str(error)}
+    checked = await _checked(app_state(request), text)
     return show(request, session, "receipt.html", job_id=row["job_id"], text=text, checked=checked)
 
 
 async def file(request: Request, session: Session | None) -> Response:
     """GET /receipts/{id}/file: the receipt itself."""
     row = await _admitted(request, session)
-    headers = {**HEADERS, "Content-Disposition": saved_as(f"receipt-{row['job_id']}.json")}
-    return Response(_text(row), media_type="application/json", headers=headers)
+    return saved(_text(row), f"receipt-{row['job_id']}.json", "application/json")
 
 
 async def _admitted(request: Request, session: Session | None) -> Row:
@@ -84,15 +77,14 @@ async def _admitted(request: Request, session: Session | None) -> Row:
 
 
 async def _checked(current: AppState, text: str) -> Mapping[str, Any]:
-    """What the page says of a receipt.
-
-    Raises:
-        ReceiptError: it is not to be believed.
-    """
+    """What the page says of a receipt."""
     listed = await _keys(current)
-    # Beside the event loop: a megabyte may be pasted.
-    whole = await asyncio.to_thread(receipts.read, text)
-    statement = await asyncio.to_thread(receipts.check, whole, listed)
+    try:
+        # Beside the event loop: a megabyte may be pasted.
+        whole = await asyncio.to_thread(receipts.read, text)
+        statement = await asyncio.to_thread(receipts.check, whole, listed)
+    except ReceiptError as error:
+        return {"refused": str(error)}
     row = await current.store.one("signed_result", job_id=statement["job_id"])
     wrong, standing = receipts.standing(whole, statement, row)
     return {

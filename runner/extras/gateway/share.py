@@ -6,9 +6,9 @@ Public leaderboards alone, and only where `gateway_public_url` says under which 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -40,8 +40,6 @@ class Share:
     picture: str | None = None
     #: What the picture shows, in words.
     alt: str = ""
-    width: int = pictures.WIDTH
-    height: int = pictures.HEIGHT
 
 
 def address(current: AppState) -> str | None:
@@ -112,6 +110,15 @@ def card_of(board: Row, gpu: str, *, rows: Sequence[Row], entries: int) -> pictu
     )
 
 
+def gaps(row: Mapping[str, Any]) -> dict[str, float | None]:
+    """How far a score is from the one ahead and from the best."""
+    score_s, best_s, ahead_s = number(row["score"]), number(row["best"]), number(row["ahead"])
+    return {
+        "behind": score_s / ahead_s - 1 if score_s and ahead_s else None,
+        "times_best": score_s / best_s if score_s and best_s else None,
+    }
+
+
 async def public_board(current: AppState, name: str) -> Row:
     """A public leaderboard.
 
@@ -140,8 +147,8 @@ async def picture(request: Request, _: Session | None) -> Response:
         rows = await current.store.all(
             "places", leaderboard=board["name"], gpu_type=gpu, limit=pictures.PLACES, offset=0
         )
-        row = await current.store.one("count_places", leaderboard=board["name"], gpu_type=gpu)
-        card = card_of(board, gpu, rows=rows, entries=0 if row is None else row["count"])
+        row = await current.store.row("count_places", leaderboard=board["name"], gpu_type=gpu)
+        card = card_of(board, gpu, rows=rows, entries=row["count"])
         current.drawings.put(key, card)
     if is_known(request, card.version):
         return versioned(b"", "image/png", card.version, status=304)

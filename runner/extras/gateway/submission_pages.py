@@ -9,28 +9,36 @@ from typing import Any, Final
 
 from markupsafe import escape
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.model import Verdict
 from runner.base.results import Case, cases
 from runner.extras.gateway import charts, identity, markup, results, sizes
-from runner.extras.gateway.board_pages import ending_of, sources_of
+from runner.extras.gateway.board_pages import ending_of, sources_of, task_of
 from runner.extras.gateway.boards import admit, named, own_name
 from runner.extras.gateway.context import AppState, Refusal, app_state, path_number, query_number
 from runner.extras.gateway.html import (
-    HEADERS,
     MESSAGE_BYTES,
     ROWS,
     SPEC_BYTES,
     go_to,
     require_token,
-    saved_as,
+    saved,
     show,
     user_of,
 )
 from runner.extras.gateway.identity import Session
-from runner.extras.gateway.submissions import HEARTBEAT_S, STREAM_S, cancel_owned, event, owned, store
+from runner.extras.gateway.submissions import (
+    HEARTBEAT_S,
+    STREAM_S,
+    cancel_owned,
+    event,
+    open_stream,
+    owned,
+    store,
+    stream_of,
+)
 from runner.extras.gateway.upload import Upload, form, upload
 from runner.extras.shown import figures, reports, words
 from runner.store.connection import Row
@@ -89,8 +97,8 @@ async def send(request: Request, session: Session | None) -> Response:
         board = await named(current, request.query_params.get("board", ""))
         await admit(current, board, user.user)
         gpu = own_name(board, request.query_params.get("gpu", ""))
-        task = await current.store.one("board_reference", board_id=board["id"])
-        templates = {} if task is None else {title: text for title, text in sources_of(task) if title != "Reference"}
+        task = await task_of(current, board["id"])
+        templates = {title: text for title, text in sources_of(task) if title != "Reference"}
         asked = request.query_params.get("template", "")
         title = asked if asked in templates else next(iter(templates), "")
         source = templates.get(title, "")
@@ -112,7 +120,7 @@ async def send(request: Request, session: Session | None) -> Response:
             titles=list(templates),
             title=title,
             source=source if len(escape(source).encode("utf-8", "replace")) <= _TEMPLATE else None,
-            name=f"submission.{ending_of(None if task is None else task['lang'])}",
+            name=f"submission.{ending_of(task['lang'])}",
             last=last[0]["id"] if last else None,
         )
     sent = await upload(request)
@@ -122,7 +130,7 @@ async def send(request: Request, session: Session | None) -> Response:
         # Forms send line feeds as two characters.
         name = sent.fields.get("name") or "submission.py"
         sent = Upload(name=name, code=pasted.replace("\r\n", "\n").encode("utf-8", "replace"), fields=sent.fields)
-    submission_id, _, _ = await store(
+    submission_id, _ = await store(
         current,
         user.user,
         board_name=sent.fields.get("board", ""),
@@ -148,8 +156,7 @@ async def view(request: Request, session: Session | None) -> Response:
         files = await current.store.all("profile_files", submission_id=submission_id)
     ranking_by = None
     if status is not None and status["score"] is not None:
-        task = await current.store.one("board_reference", board_id=submission["leaderboard_id"])
-        ranking_by = None if task is None else task["ranking_by"]
+        ranking_by = (await task_of(current, submission["leaderboard_id"]))["ranking_by"]
 
     def make() -> Response:
         rows, outputs = sizes.Budget(_CASES), sizes.Budget(_OUTPUTS)
@@ -245,8 +252,7 @@ async def profile_file(request: Request, session: Session | None) -> Response:
     row = await current.store.one("profile_file", submission_id=submission_id, gpu_type=gpu, name=name)
     if row is None:
         raise Refusal(404, f"Submission {submission_id} has no such file; profiles are kept for 30 days")
-    headers = {**HEADERS, "Content-Disposition": saved_as(f"submission-{submission_id}.{name}")}
-    return Response(bytes(row["data"]), media_type="application/octet-stream", headers=headers)
+    return saved(bytes(row["data"]), f"submission-{submission_id}.{name}", "application/octet-stream")
 
 
 def _case_bytes(case: Case) -> int:
@@ -262,11 +268,7 @@ async def code(request: Request, session: Session | None) -> Response:
     """GET /view/{id}/code: the whole code, as a file to be saved."""
     user = user_of(session)
     submission = await owned(app_state(request), path_number(request, "id"), user.user, with_runs=False)
-    return Response(
-        results.source(submission["code"]),
-        media_type="text/plain; charset=utf-8",
-        headers={**HEADERS, "Content-Disposition": saved_as(f"submission-{submission['id']}.txt")},
-    )
+    return saved(results.source(submission["code"]), f"submission-{submission['id']}.txt")
 
 
 async def cancel(request: Request, session: Session | None) -> Response:
@@ -283,12 +285,8 @@ async def progress(request: Request) -> Response:
     current = app_state(request)
     submission_id = path_number(request, "id")
     await owned(current, submission_id, user.user, with_code=False, with_runs=False)
-    if not current.limits.streams.open(user.user.id):
-        raise Refusal(429, "Too many open streams", retry_after_s=30)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(
-        _progress_events(current, submission_id, user.user.id), media_type="text/event-stream", headers=headers
-    )
+    open_stream(current.limits.streams, user.user.id)
+    return stream_of(_progress_events(current, submission_id, user.user.id))
 
 
 async def _progress_events(current: AppState, submission_id: int, user_id: str) -> AsyncIterator[bytes]:

@@ -28,6 +28,7 @@ from runner.extras.gateway.context import (
     query_number,
 )
 from runner.extras.gateway.identity import User, admin, cli_user, user
+from runner.extras.gateway.limits import Streams
 from runner.extras.gateway.queries import MOST
 from runner.extras.gateway.upload import Upload, upload
 from runner.extras.shown import reports
@@ -54,14 +55,12 @@ _AGAIN_S: Final[Mapping[str, float]] = {"KR030": 15.0, "KR031": 5.0}
 #: A stream says that it lives this often, and ends before clients give up.
 HEARTBEAT_S: Final = 15.0
 STREAM_S: Final = 3540.0
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-_MEDIA: Final = "text/event-stream; charset=utf-8"
 
 
 async def submit(request: Request) -> Response:
     """POST /submission/{leaderboard}/{gpu}/{mode}: stored, and answered at once."""
     who = await user(request)
-    submission_id, _, gpu = await _accepted(request, who)
+    submission_id, gpu = await _accepted(request, who)
     return await _answer(request, submission_id, gpu)
 
 
@@ -69,7 +68,7 @@ async def submit_as_admin(request: Request) -> Response:
     """POST /admin/submission/…: as `submit`, by the operator for a user, after the deadline too."""
     admin(request)
     who = await user(request)
-    submission_id, _, gpu = await _accepted(request, who, late=True)
+    submission_id, gpu = await _accepted(request, who, late=True)
     return await _answer(request, submission_id, gpu)
 
 
@@ -99,18 +98,33 @@ async def profile(request: Request) -> Response:
 async def _streamed(request: Request, *, profiled: bool) -> Response:
     who = await cli_user(request)
     current = app_state(request)
-    if not current.limits.streams.open(who.id):
-        raise Refusal(429, "Too many open streams", retry_after_s=30)
+    open_stream(current.limits.streams, who.id)
     try:
-        submission_id, _, _ = await _accepted(request, who, profiled=profiled)
+        submission_id, _ = await _accepted(request, who, profiled=profiled)
     except BaseException:
         current.limits.streams.close(who.id)
         raise
-    return StreamingResponse(_stream(current, submission_id, who), media_type=_MEDIA, headers=_HEADERS)
+    return stream_of(_stream(current, submission_id, who))
 
 
-async def _accepted(request: Request, who: User, *, late: bool = False, profiled: bool = False) -> tuple[int, Row, str]:
-    """Store what was sent; the submission's id, its leaderboard, and the GPU type as the leaderboard spells it."""
+def open_stream(streams: Streams, key: str) -> None:
+    """Count a stream, which is to be closed.
+
+    Raises:
+        Refusal: 429.
+    """
+    if not streams.open(key):
+        raise Refusal(429, "Too many open streams", retry_after_s=30)
+
+
+def stream_of(events: AsyncIterator[bytes]) -> Response:
+    """An answer of server-sent events."""
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+async def _accepted(request: Request, who: User, *, late: bool = False, profiled: bool = False) -> tuple[int, str]:
+    """Store what was sent; the submission's id, and the GPU type as the leaderboard spells it."""
     parts = request.path_params
     sent = await upload(request)
     return await store(
@@ -154,8 +168,8 @@ async def store(
     sent: Upload,
     late: bool = False,
     options: Mapping[str, Any] | None = None,
-) -> tuple[int, Row, str]:
-    """Store a submission of a user, `late` after the deadline too; its id, its leaderboard, the GPU type.
+) -> tuple[int, str]:
+    """Store a submission of a user, `late` after the deadline too; its id, and the GPU type.
 
     Raises:
         Refusal: what the queue or the contract refuses.
@@ -173,7 +187,7 @@ async def store(
     if board["visibility"] != "public" and who.by_web:
         raise Refusal(403, "Closed leaderboards only accept submissions via CLI")
     try:
-        row = await current.store.one(
+        row = await current.store.row(
             "submit_late" if late else "submit",
             leaderboard=board["name"],
             user_id=who.id,
@@ -189,12 +203,10 @@ async def store(
         if not sent.code:
             raise Refusal(400, str(error)) from error
         raise await refusal_of(current, error, board_id=board["id"], user_id=who.id, mode=mode) from error
-    if row is None:
-        raise TypeError("runner.submit returned no row")
     current.metrics.submitted.inc()
     # No event tells of a job that waits.
     current.live.heard([row["submission_id"]])
-    return int(row["submission_id"]), board, chosen
+    return int(row["submission_id"]), chosen
 
 
 async def refusal_of(

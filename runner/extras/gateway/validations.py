@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runner.extras.gateway.boards import named, own_name
-from runner.extras.gateway.context import AppState, Ascii, app_state
+from runner.extras.gateway.context import AppState, Ascii, app_state, flag
 from runner.extras.gateway.identity import admin
 from runner.store.connection import Row
 
@@ -23,12 +23,10 @@ async def order(request: Request) -> Response:
     current = app_state(request)
     board = await named(current, request.path_params["leaderboard"])
     gpu = request.path_params["gpu"]
-    chosen = {name: _flag(request, name) for name in ("all_users", "only_missing")}
-    sweep = await current.store.one("validate", leaderboard=board["name"], gpu_type=gpu, **chosen)
-    if sweep is None:
-        raise TypeError("runner.validate returned no row")
+    chosen = {name: flag(request, name) for name in ("all_users", "only_missing")}
+    sweep = await current.store.row("validate", leaderboard=board["name"], gpu_type=gpu, **chosen)
     answer = {"leaderboard": board["name"], "gpu_type": own_name(board, gpu), **chosen, **sweep}
-    if not _flag(request, "wait"):
+    if not flag(request, "wait"):
         return Ascii({"status": "accepted", **answer}, 202)
     status = await _end_of(current, request, sweep["sweep_id"])
     results = await current.store.all("validations", leaderboard=None, submission_id=None, sweep_id=sweep["sweep_id"])
@@ -47,7 +45,3 @@ async def _end_of(current: AppState, request: Request, sweep_id: int) -> str:
 
 def _result(row: Row) -> Row:
     return {key: value for key, value in row.items() if key not in ("gpu_type", "contract_version", "checked_at")}
-
-
-def _flag(request: Request, name: str) -> bool:
-    return request.query_params.get(name, "false").lower() in ("1", "true", "yes", "on")

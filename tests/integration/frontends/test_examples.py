@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,13 +43,6 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def environment(database_url: str, **more: str) -> dict[str, str]:
-    """DATABASE_URL as words, and the same for those who do not read words."""
-    parts = {key: str(value) for key, value in conninfo_to_dict(database_url).items()}
-    names = {"PGHOST": "host", "PGUSER": "user", "PGDATABASE": "dbname", "PGPORT": "port", "PGPASSWORD": "password"}
-    return {**os.environ, **{name: parts[key] for name, key in names.items() if key in parts}, **more}
-
-
 def run(command: Sequence[str | Path], variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run an example; what it said."""
     return subprocess.run(
@@ -64,58 +57,50 @@ def psql() -> str | None:
     return shutil.which("psql") or next(map(str, bundled), None)
 
 
-def stored(rig: Rig) -> list[tuple[str, int]]:
-    """Names and sizes of what was submitted."""
-    found = rig.sql(
-        "SELECT s.file_name, octet_length(c.code) AS bytes FROM leaderboard.submission s"
-        " JOIN leaderboard.code_files c ON c.id = s.code_id ORDER BY s.id"
-    )
-    return [(str(one["file_name"]), int(one["bytes"])) for one in found]
+def with_python(_: str) -> tuple[list[str | Path], dict[str, str]]:
+    """The command of the example in Python, and variables beside DATABASE_URL."""
+    return [sys.executable, EXAMPLES / "submit.py"], {}
 
 
-def test_python(rig: Rig, file: Path) -> None:
-    """The verdict, and the exit code that goes with it; a refusal in the database's words."""
-    variables = {**os.environ, "DATABASE_URL": rig.url}
-    said = run([sys.executable, EXAMPLES / "submit.py", file, "b", "ada"], variables)
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.splitlines()[-1].rstrip() == "submission 1: accepted"
-    assert stored(rig) == [("fast.py", file.stat().st_size)]
-    refused = run([sys.executable, EXAMPLES / "submit.py", file, "nowhere", "ada"], variables)
-    assert refused.returncode == 2
-    assert "nowhere" in refused.stdout
-
-
-def test_psql(rig: Rig, file: Path) -> None:
+def with_psql(_: str) -> tuple[list[str | Path], dict[str, str]]:
     """The same from a shell."""
     program = psql()
     if program is None:
         pytest.skip("psql is not installed (Debian: apt-get install postgresql-client)")
-    variables = environment(rig.url, PATH=f"{Path(program).parent}:{os.environ['PATH']}", DATABASE_URL=rig.url)
-    said = run(["sh", EXAMPLES / "submit.sh", file, "b", "it's ada"], variables)
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.splitlines()[-1] == "submission 1: accepted"
-    assert stored(rig) == [("fast.py", file.stat().st_size)]
-    refused = run(["sh", EXAMPLES / "submit.sh", file, "nowhere", "ada"], variables)
-    assert refused.returncode != 0
-    assert "nowhere" in refused.stderr
+    return ["sh", EXAMPLES / "submit.sh"], {"PATH": f"{Path(program).parent}:{os.environ['PATH']}"}
 
 
-def test_node(rig: Rig, file: Path) -> None:
-    """The same in JavaScript."""
+def with_node(url: str) -> tuple[list[str | Path], dict[str, str]]:
+    """The same in JavaScript, which reads no address as words."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed")
-    variables = environment(rig.url)
-    variables.pop("DATABASE_URL", None)
-    if run([node, "-e", "require('pg')"], variables).returncode != 0:
+    if run([node, "-e", "require('pg')"], os.environ).returncode != 0:
         pytest.skip("node has no module pg: npm install pg, and NODE_PATH names its folder")
-    said = run([node, EXAMPLES / "submit.cjs", file, "b", "ada"], variables)
+    parts = {key: str(value) for key, value in conninfo_to_dict(url).items()}
+    names = {"PGHOST": "host", "PGUSER": "user", "PGDATABASE": "dbname", "PGPORT": "port", "PGPASSWORD": "password"}
+    return [node, EXAMPLES / "submit.cjs"], {
+        "DATABASE_URL": "", **{name: parts[key] for name, key in names.items() if key in parts}
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("example", [with_python, with_psql, with_node])
+def test_an_example_submits_and_waits(
+    rig: Rig, file: Path, example: Callable[[str], tuple[list[str | Path], dict[str, str]]]
+) -> None:
+    """The verdict, and the exit code that goes with it; a refusal in the database's words."""
+    command, more = example(rig.url)
+    variables = {**os.environ, "DATABASE_URL": rig.url, **more}
+    said = run([*command, file, "b", "it's ada"], variables)
     assert said.returncode == 0, said.stderr
     assert said.stdout.splitlines()[-1].rstrip() == "submission 1: accepted"
-    assert stored(rig) == [("fast.py", file.stat().st_size)]
-    refused = run([node, EXAMPLES / "submit.cjs", file, "nowhere", "ada"], variables)
-    assert refused.returncode == 2
-    assert "nowhere" in refused.stdout
+    assert rig.sql(
+        "SELECT s.file_name, octet_length(c.code) AS bytes FROM leaderboard.submission s"
+        " JOIN leaderboard.code_files c ON c.id = s.code_id"
+    ) == [{"file_name": "fast.py", "bytes": file.stat().st_size}]
+    refused = run([*command, file, "nowhere", "ada"], variables)
+    assert refused.returncode != 0
+    assert "nowhere" in refused.stdout + refused.stderr
 
 
 class Mode(Enum):

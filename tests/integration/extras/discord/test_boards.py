@@ -15,6 +15,7 @@ from runner.base.errors import SubmissionError
 from runner.extras.discord import boards
 from tests.integration.extras.discord.conftest import ADMIN, CREATOR
 from tests.integration.extras.discord.simulation import Member, Server
+from tests.integration.extras.gateway.conftest import invite
 from tests.integration.store.conftest import TASK, Bench
 
 pytestmark = pytest.mark.anyio
@@ -87,13 +88,7 @@ async def test_everybody_looks_at_leaderboards(
     reply = await ada.command("leaderboard template", leaderboard_name="sort", lang="python")
     assert await reply.files() == {"sort.py": b"#!POPCORN leaderboard sort\np = 1\n"}
 
-    with psycopg.connect(bench.url, autocommit=True) as connection:
-        connection.execute(
-            "WITH i AS (INSERT INTO leaderboard.leaderboard_invite (code, user_id) VALUES ('c', %s)"
-            " RETURNING id) INSERT INTO leaderboard.leaderboard_invite_scope (invite_id, leaderboard_id)"
-            " SELECT i.id, l.id FROM i, leaderboard.leaderboard l WHERE l.name = 'hidden'",
-            [ada.id],
-        )
+    invite(bench.url, "hidden", ada.id)
     await (await ada.command("leaderboard show", leaderboard_name="hidden")).reads("nobody ranks yet")
 
     reply = await ada.command("leaderboard task", leaderboard_name="wide")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from runner.base.config import Config
 from runner.base.errors import ConfigError, InfrastructureError
 from runner.extras.discord.serve import serve
 from tests.support.ports import free_port
+from tests.support.serving import serving
 
 
 class Refusing(BaseHTTPRequestHandler):
@@ -36,9 +36,7 @@ def test_what_keeps_the_bot_from_starting_is_said(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Route, "BASE", f"http://127.0.0.1:{free_port()}")
     with pytest.raises(InfrastructureError, match="Discord cannot be reached"):
         serve(config)
-    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setattr(Route, "BASE", f"http://127.0.0.1:{server.server_port}")
+    with serving(Refusing) as url:
+        monkeypatch.setattr(Route, "BASE", url)
         with pytest.raises(ConfigError, match="Discord refuses the token"):
             serve(config)
-        server.shutdown()

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import discord
-import psycopg
 import pytest
 
 from runner.base.errors import ConfigError
@@ -15,8 +14,8 @@ from runner.extras.discord.client import Client
 from runner.extras.discord.queries import QUERIES
 from runner.extras.store import AsyncStore
 from tests.integration.extras.discord.conftest import ADMIN, CREATOR
-from tests.integration.extras.discord.simulation import Member, Server, ended
-from tests.integration.extras.gateway.conftest import login_of
+from tests.integration.extras.discord.simulation import Server, ended
+from tests.integration.extras.gateway.conftest import invite, login_of
 from tests.integration.store.conftest import CODE, Bench, ranked
 from tests.support.waiting import PATIENCE_S
 
@@ -90,7 +89,7 @@ async def test_users_read_nothing_that_is_not_theirs(
     monkeypatch.setattr(following, "LOOK_S", 0.05)
 
     ada, eve = server.member("ada"), server.member("eve")
-    invite(bench, "hidden", ada)
+    invite(bench.url, "hidden", ada.id)
     backend = server.env.backend
     trap = backend.create_thread(server.channel.id, "Submission 1: sort", eve.actor.id)
     first = await ada.submit("ranked", CODE, "sort", gpu="CPU CPU-2")
@@ -109,16 +108,3 @@ async def test_users_read_nothing_that_is_not_theirs(
     ]
     (handle,) = [each for each in server.channel.threads if each.id == trap.id]
     assert handle.history() == []
-
-
-def invite(bench: Bench, board: str, member: Member) -> None:
-    """Close a leaderboard to all but this user."""
-    with psycopg.connect(bench.url, autocommit=True) as connection:
-        connection.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = %s", [board])
-        connection.execute("INSERT INTO leaderboard.user_info (id, user_name) VALUES (%s, 'ada')", [member.id])
-        connection.execute(
-            "WITH i AS (INSERT INTO leaderboard.leaderboard_invite (code, user_id) VALUES ('c', %s) RETURNING id)"
-            " INSERT INTO leaderboard.leaderboard_invite_scope (invite_id, leaderboard_id)"
-            " SELECT i.id, l.id FROM i, leaderboard.leaderboard l WHERE l.name = %s",
-            [member.id, board],
-        )

@@ -152,16 +152,16 @@ async def test_a_kill_between_storing_and_answering_loses_nothing(
 
     client = make_client()
     stored = asyncio.Event()
-    one = client.store.one
+    send = client.store.row
 
-    async def last_statement(name: str, /, **values: object) -> Row | None:
-        row = await one(name, **values)
+    async def last_statement(name: str, /, **values: object) -> Row:
+        row = await send(name, **values)
         if name == "submit_by_discord":
             stored.set()
             await asyncio.Event().wait()
         return row
 
-    client.store.one = last_statement  # type: ignore[method-assign]  # the process ends there
+    client.store.row = last_statement  # type: ignore[method-assign]  # the process ends there
     async with Server(client) as server:
         ada = server.member("ada")
         await ada.begin("leaderboard submit ranked", script=("mine.py", CODE), leaderboard_name="sort")

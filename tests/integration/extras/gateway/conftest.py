@@ -6,7 +6,7 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from runner.extras.gateway.queries import QUERIES
 from runner.extras.gateway.server import Server
 from runner.extras.store import AsyncStore
 from runner.store import Store
+from runner.store.connection import Row
 from tests.integration.store.conftest import Bench, bench, db, finish, store
 from tests.support.clock import Clock
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -62,6 +63,20 @@ class Answer:
         return self.body.decode()
 
 
+def ask(
+    port: int, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+) -> Answer:
+    """One request on a connection of its own."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        connection.request(method, path, body, dict(headers or {}))
+        response = connection.getresponse()
+        told = {key.lower(): ", ".join(response.headers.get_all(key, [])) for key in response.headers}
+        return Answer(status=response.status, headers=told, body=response.read())
+    finally:
+        connection.close()
+
+
 class Stream:
     """A connection on which a server sends events for as long as it likes."""
 
@@ -70,25 +85,33 @@ class Stream:
         head = "\r\n".join((f"{request} HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()), "\r\n"))
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         self._socket.sendall(head.encode() + body)
+        self._file = self._socket.makefile("rb")
         self.got = b""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._file.close()
         self._socket.close()
 
     def until(self, words: bytes) -> None:
         """Read until it has said this."""
         while words not in self.got:
-            chunk = self._socket.recv(65536)
+            chunk = self._file.read1(65536)
             assert chunk, f"the stream ended without {words!r}"
             self.got += chunk
 
+    def shows(self, text: str) -> str:
+        """The next state of a live page that has this text."""
+        for line in self._file:
+            if line.startswith(b"data: ") and text in (state := str(json.loads(line[6:])["html"])):
+                return state
+        raise AssertionError(f"the stream ended without {text!r}")
+
     def rest(self) -> bytes:
         """All that it has said, once it has ended."""
-        while chunk := self._socket.recv(65536):
-            self.got += chunk
+        self.got += self._file.read()
         return self.got
 
 
@@ -103,6 +126,11 @@ def streamed(port: int, mode: str, connection: str = "close") -> Stream:
     )
     stream.until(b"event: status")
     return stream
+
+
+def watching(gate: Gate, path: str, cookie: str = "") -> Stream:
+    """A connection that follows live events."""
+    return Stream(gate.port, f"GET {path}", Cookie=cookie)
 
 
 def multipart(
@@ -154,14 +182,7 @@ class Gate:
             sent["X-Web-Auth-Id"] = web
         if admin is not None:
             sent["Authorization"] = f"Bearer {admin}"
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
-        try:
-            connection.request(method, path, body, sent)
-            response = connection.getresponse()
-            told = {key.lower(): ", ".join(response.headers.get_all(key, [])) for key in response.headers}
-            return Answer(status=response.status, headers=told, body=response.read())
-        finally:
-            connection.close()
+        return ask(self.port, method, path, body, sent)
 
     def send_json(self, method: str, path: str, value: object, **more: Any) -> Answer:  # noqa: ANN401 - as `ask`
         """A request with a JSON body."""
@@ -218,6 +239,21 @@ def states(store: Store) -> dict[str, str]:
     return {row["user_id"]: row["state"] for row in store.all(QUERIES["users"])}
 
 
+def invite(url: str, board: str, user_id: str) -> None:
+    """Close a leaderboard to all but those who are invited, as this user is."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = %s", [board])
+        connection.execute(
+            "INSERT INTO leaderboard.user_info (id, user_name) VALUES (%s, 'ada') ON CONFLICT DO NOTHING", [user_id]
+        )
+        connection.execute(
+            "WITH i AS (INSERT INTO leaderboard.leaderboard_invite (code, user_id) VALUES ('c', %s) RETURNING id)"
+            " INSERT INTO leaderboard.leaderboard_invite_scope (invite_id, leaderboard_id)"
+            " SELECT i.id, l.id FROM i, leaderboard.leaderboard l WHERE l.name = %s",
+            [user_id, board],
+        )
+
+
 def login_of(url: str, name: str, role: str) -> str:
     """The URL of the same database for a login that has this role and no other."""
     create = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} IN ROLE {}")
@@ -266,6 +302,20 @@ def open_gate(bench: Bench, database_url: str, tmp_path: Path) -> Iterator[Calla
 def limits_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
     """No limit admits another request for the time that a test takes."""
     monkeypatch.setattr("runner.extras.gateway.limits.time", SimpleNamespace(monotonic=Clock()))
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the statements that gateways send."""
+    sent: list[str] = []
+    send = AsyncStore.all
+
+    async def noted(store: AsyncStore, name: str, /, **values: object) -> Sequence[Row]:
+        sent.append(name)
+        return await send(store, name, **values)
+
+    monkeypatch.setattr(AsyncStore, "all", noted)
+    return sent
 
 
 @pytest.fixture

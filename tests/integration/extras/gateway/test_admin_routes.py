@@ -11,6 +11,7 @@ import pytest
 from runner.base.model import ValidationJob
 from runner.extras.gateway.app import routes
 from tests.integration.extras.gateway.conftest import ADMIN, Gate, login_of
+from tests.integration.extras.gateway.test_pages import Browser
 from tests.integration.store.conftest import result
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -86,25 +87,10 @@ def test_validations_are_ordered_and_waited_for(gate: Gate, finish: Finish) -> N
     nothing = gate.ask("POST", f"{path}?only_missing=1&wait=1", admin=ADMIN).json
     assert (nothing["jobs"], nothing["status"], nothing["results"]) == (0, "completed", [])
 
-    for page, browser in (("/board/identity", {}), ("/view/1", {"Cookie": login(gate)})):
-        text = gate.ask("GET", page, headers=browser).text
-        assert "2 of 3 shapes, 1.50x (v1, " in text
-
-
-def login(gate: Gate) -> str:
-    """The cookie of Ada's browser."""
-    headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": f"http://127.0.0.1:{gate.port}"}
-    answer = gate.ask("POST", "/login", b"token=ada-token&next=/mine", headers=headers)
-    return answer.headers["set-cookie"].partition(";")[0]
-
-
-def test_a_ban(gate: Gate) -> None:
-    """And its end; an unknown user is 404."""
-    assert gate.ask("POST", "/admin/ban/ada", admin=ADMIN).json == {"status": "ok", "user_id": "ada", "banned": True}
-    assert gate.submit().status == 403
-    assert gate.ask("DELETE", "/admin/ban/ada", admin=ADMIN).json["banned"] is False
-    assert gate.submit().status == 202
-    assert gate.ask("POST", "/admin/ban/nobody", admin=ADMIN).status == 404
+    ada = Browser(gate)
+    ada.login("ada-token")
+    for page in ("/board/identity", "/view/1"):
+        assert "2 of 3 shapes, 1.50x (v1, " in ada.get(page).text
 
 
 def test_visibility_limits_and_invites(gate: Gate) -> None:

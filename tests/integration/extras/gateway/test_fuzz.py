@@ -21,14 +21,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from runner.base.model import Verdict
 from runner.extras.gateway.app import routes
 from tests.integration.extras.gateway.conftest import ADMIN, BOUNDARY, Gate, multipart
-from tests.integration.store.conftest import result, run_record
+from tests.integration.extras.gateway.test_hostile import CANARY, SEED, plant
 
 LONG_S: Final = float(os.environ.get("KERNEL_RUNNER_TEST_FUZZ_S") or 0)
-CANARY: Final = "canary-77c1e0"
-SEED: Final = 918273645546
 #: Growth of Python's own memory over a round of requests, in bytes; caches are full before.
 GROWTH: Final = 2 * 1024 * 1024
 #: Where a submission to the board is held as a stream, and how paths of streams without an end end.
@@ -36,24 +33,11 @@ STREAM: Final = "/identity/CPU/"
 ENDLESS: Final = "/live/events"
 PLACES: Final = sorted({(method, route.path) for route in routes() for method in (route.methods or set()) - {"HEAD"}})
 
-odd_text = st.one_of(
-    st.text(max_size=60),
-    st.sampled_from(
-        ["identity", "CPU", "test", "leaderboard", "1", "0", "-1", "2147483648", "9" * 18, "9" * 30, "NaN"]
-    ),
-    st.sampled_from(
-        [
-            "..",
-            "../../etc/passwd",
-            "%00",
-            "\r\nX-Evil: 1",
-            "<script>",
-            "' OR 1=1 --",
-            "a" * 3000,
-            "\ud7ff\ue000",
-            "github",
-        ]
-    ),
+odd_text = st.text(max_size=60) | st.sampled_from(
+    (
+        *("identity", "CPU", "test", "leaderboard", "github", "1", "0", "-1", "2147483648", "9" * 18, "9" * 30, "NaN"),
+        *("..", "../../etc/passwd", "%00", "\r\nX-Evil: 1", "<script>", "' OR 1=1 --", "a" * 3000, "\ud7ff\ue000"),
+    )
 )
 json_value = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), odd_text),
@@ -121,19 +105,6 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         "admin": draw(st.sampled_from([None, None, ADMIN, "wrong"])),
         "half_open": draw(st.integers(0, 15)) == 0,
     }
-
-
-def plant(gate: Gate) -> None:
-    """Secrets where only the database may have them."""
-    gate.sql("UPDATE leaderboard.leaderboard SET secret_seed = %s", SEED)
-    gate.sql("UPDATE leaderboard.user_info SET web_auth_id = %s WHERE id = 'bob'", CANARY)
-    gate.submit("/submission/identity/CPU/leaderboard")
-    for _ in range(2):
-        job = gate.bench.claim()
-        said = CANARY if job.secret else "public"
-        meta = {"stdout": said, "stderr": said, "exit_code": 0, "command": f"/{CANARY}/python"}
-        record = run_record("leaderboard", score_s=2e-6, result={"test.0.message": said}, meta=meta)
-        gate.bench.store.complete(job, result(Verdict.ACCEPTED, record))
 
 
 def ask(gate: Gate, sent: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 
 import pytest
 
@@ -15,6 +14,8 @@ from tests.support.waiting import PATIENCE_S
 #: Starlette leaves the file of a part that has no end to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:Unclosed file <tempfile.Spooled:ResourceWarning")
 CANARY = "canary-4f1d"
+SEED = 998877665544
+HOST = "the-name-of-a-host"
 TYPE = f"multipart/form-data; boundary={BOUNDARY}"
 WHOLE, _ = multipart()
 #: Bodies and their content types.
@@ -101,15 +102,10 @@ def test_broken_json(gate: Gate) -> None:
 
 
 NO_REQUESTS = [
-    b"GET / HTTP/1.1\r\n\r\n",
     b"\x00\x01\x02\r\n\r\n",
-    b"GET /health HTTP/9.9\r\nHost: x\r\n\r\n",
     b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 200_000 + b"\r\n\r\n",
-    b"POST /submission/identity/CPU/test HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
     b"POST /submission/identity/CPU/test HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n",
-    b"POST /identity/CPU/test HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcde",
     b"POST /submission/identity/CPU/test HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 20_000 + b"\r\n",
 ]
 
 
@@ -148,16 +144,16 @@ def test_a_body_that_never_ends_is_cut(gate: Gate) -> None:
     assert got.startswith(b"HTTP/1.1 413") or not got
 
 
-def test_no_canary_leaves(gate: Gate, finish: Callable[..., None]) -> None:
-    """What is secret in the database is in no answer: seeds, secret runs' data, tokens, hosts' paths."""
-    gate.sql("UPDATE leaderboard.leaderboard SET secret_seed = 998877665544")
+def plant(gate: Gate) -> int:
+    """Secrets where only the database may have them; the id of a ranked submission that is over."""
+    gate.sql("UPDATE leaderboard.leaderboard SET secret_seed = %s", SEED)
     gate.sql(
         "INSERT INTO runner.board (leaderboard_id, extra) VALUES (1, jsonb_build_object('hidden', %s::text))"
         " ON CONFLICT (leaderboard_id) DO UPDATE SET extra = EXCLUDED.extra",
         CANARY,
     )
     gate.sql("UPDATE leaderboard.user_info SET web_auth_id = %s WHERE id = 'bob'", CANARY)
-    submission_id = gate.submit("/submission/identity/CPU/leaderboard").json["details"]["id"]
+    submission_id = int(gate.submit("/submission/identity/CPU/leaderboard").json["details"]["id"])
     for _ in range(2):
         job = gate.bench.claim()
         said = CANARY if job.secret else "public"
@@ -169,24 +165,26 @@ def test_no_canary_leaves(gate: Gate, finish: Callable[..., None]) -> None:
                 result={"test-count": "1", "test.0.spec": said, "test.0.message": said},
                 meta={"stdout": said, "stderr": said, "success": True, "exit_code": 0, **told},
                 compilation={"success": True, "command": f"/{CANARY}/nvcc", "stdout": said, "stderr": said},
-                system_info={"gpu": "none", "hostname": CANARY},
+                system_info={"gpu": "none", "hostname": HOST},
             )
             for mode in ("test", "leaderboard")
         ]
         gate.bench.store.complete(job, result(Verdict.ACCEPTED, *records, report={"x": CANARY}))
+    return submission_id
+
+
+def test_no_canary_leaves(gate: Gate) -> None:
+    """What is secret in the database is in no answer: seeds, secret runs' data, tokens, hosts' paths."""
+    submission_id = plant(gate)
     board = "/admin/leaderboards/identity"
     paths = ["/leaderboards", "/gpus/identity", "/runner_queue/CPU", "/submissions/identity/CPU", "/user/submissions"]
     paths += [f"/user/submissions/{submission_id}", f"/admin/submissions/{submission_id}", "/metrics", "/health"]
     paths += ["/submission_count/identity/CPU", "/admin/stats?leaderboard_name=identity", "/readyz"]
     paths += [f"{board}/submissions", f"{board}/invites", f"{board}/rate-limits"]
-    answers = [
-        gate.ask("GET", path, cli=cli, admin=admin).body
-        for path in paths
-        for cli in (None, "ada-token", "bob-token")
-        for admin in (None, ADMIN)
-    ]
-    for answer in map(bytes.decode, answers):
-        # The operator sees the host's name.
-        assert CANARY not in answer.replace(f'"hostname":"{CANARY}"', "")
-        assert "998877665544" not in answer
-        assert "sha256:" not in answer
+    for path in paths:
+        for cli in (None, "ada-token", "bob-token"):
+            for admin in (None, ADMIN):
+                answer = gate.ask("GET", path, cli=cli, admin=admin).text
+                assert not any(secret in answer for secret in (CANARY, str(SEED), "sha256:")), path
+                # The operator sees the host's name.
+                assert admin is not None or HOST not in answer, path

@@ -23,7 +23,9 @@ def begin(gate: Gate) -> str:
 
 
 def test_a_new_cli_id_waits_for_an_operator(gate: Gate, bench: Bench) -> None:
-    """It is of no use before; after, it is the user's; only a digest is stored."""
+    """It is of no use before; after, it is the user's; only a digest is stored. Of providers that clients know."""
+    for query, status in (("?provider=myspace", 400), ("", 422)):
+        assert gate.ask("GET", f"/auth/init{query}").status == status
     state = begin(gate)
     assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", state)
     assert state not in str(gate.sql("SELECT * FROM leaderboard.user_info"))
@@ -34,15 +36,6 @@ def test_a_new_cli_id_waits_for_an_operator(gate: Gate, bench: Bench) -> None:
     assert gate.submit(cli=state).status == 202
     assert gate.sql("SELECT user_name FROM leaderboard.user_info WHERE id = 'carol'") == [("Carol",)]
     assert gate.sql("SELECT count(*) FROM leaderboard.user_info WHERE id ~ '^temp_'") == [(0,)]
-
-
-PROVIDERS = [("?provider=github", 200), ("?provider=discord", 200), ("?provider=myspace", 400), ("", 422)]
-
-
-def test_providers(gate: Gate) -> None:
-    """Those that clients know."""
-    for query, status in PROVIDERS:
-        assert gate.ask("GET", f"/auth/init{query}").status == status
 
 
 def test_no_account_is_taken_over(gate: Gate, bench: Bench) -> None:
@@ -151,9 +144,11 @@ def test_the_address_of_a_login_is_not_stored(open_gate: Callable[..., Gate]) ->
 
 @pytest.mark.usefixtures("limits_stand_still")
 def test_logins_are_limited_per_address(open_gate: Callable[..., Gate]) -> None:
-    """So that a stranger cannot fill the list."""
+    """So that a stranger cannot fill the list, nor guess a token on the page."""
     gate = open_gate(gateway_requests_per_minute=100)
     assert [gate.ask("GET", "/auth/init?provider=github").status for _ in range(3)] == [200, 200, 429]
+    headers = {"Content-Type": FORM, "Sec-Fetch-Site": "same-origin"}
+    assert gate.ask("POST", "/login", b"token=guess", headers=headers).status == 429
 
 
 def test_an_operator_approves_a_new_user_on_a_page(gate: Gate) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -19,6 +18,7 @@ from runner.base.errors import ConfigError
 from runner.extras.gateway.oauth import providers
 from tests.integration.extras.gateway.conftest import Answer, Gate, revoke
 from tests.integration.extras.gateway.test_pages import Browser, checked
+from tests.support.serving import serving
 from tests.support.waiting import PATIENCE_S
 
 #: Of a user: id, cli_id, cli_valid, web_auth_id, provider.
@@ -67,7 +67,7 @@ class StandIn:
         return 200, {"access_token": "a-token", "token_type": "bearer"} if right else {"error": "bad_verification_code"}
 
 
-def serve(stand_in: StandIn) -> ThreadingHTTPServer:
+def handler_of(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
     """The stand-in over HTTP, at the paths of both providers."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -90,13 +90,7 @@ def serve(stand_in: StandIn) -> ThreadingHTTPServer:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    stand_in.url = f"http://127.0.0.1:{server.server_address[1]}"
-    return server
+    return Handler
 
 
 @pytest.fixture
@@ -104,27 +98,26 @@ def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     """GitHub, which knows one person, and answers as quickly as a busy machine lets it."""
     monkeypatch.setattr("runner.extras.gateway.oauth._ANSWER_S", PATIENCE_S)
     made = StandIn(person={"id": 4711, "login": "octocat"})
-    server = serve(made)
-    yield made
-    server.shutdown()
-    server.server_close()
+    with serving(handler_of(made)) as made.url:
+        yield made
 
 
 @pytest.fixture
-def site(open_gate: Callable[..., Gate], github: StandIn, tmp_path: Path) -> Gate:
-    """A gateway that lets people in by both providers, which are one here."""
+def open_site(open_gate: Callable[..., Gate], github: StandIn, tmp_path: Path) -> Callable[[int], Gate]:
+    """Starts gateways that let people in by both providers, which are one here; by their requests a minute."""
     secret = tmp_path / "secret"
     secret.write_text(f"{SECRET}\n", encoding="utf-8")
-    made = open_gate(
-        gateway_requests_per_minute=100_000,
-        gateway_public_url=PUBLIC,
-        gateway_github_client_id="our-application",
-        gateway_github_secret_file=secret,
-        gateway_github_url=github.url,
-        gateway_discord_client_id="our-application",
-        gateway_discord_secret_file=secret,
-        gateway_discord_url=github.url,
-    )
+    settings: dict[str, object] = {"gateway_public_url": PUBLIC}
+    for name in ("github", "discord"):
+        settings |= {f"gateway_{name}_client_id": "our-application", f"gateway_{name}_secret_file": secret}
+        settings |= {f"gateway_{name}_url": github.url}
+    return lambda per_minute: open_gate(gateway_requests_per_minute=per_minute, **settings)
+
+
+@pytest.fixture
+def site(open_site: Callable[[int], Gate]) -> Gate:
+    """One of them, before a board."""
+    made = open_site(100_000)
     made.bench.board()
     return made
 
@@ -213,13 +206,10 @@ def test_a_foreign_link_takes_nothing_over(site: Gate, github: StandIn) -> None:
     assert site.sql("SELECT count(*) FROM leaderboard.user_info") == [(1,)]
 
 
-OTHERS = base64.urlsafe_b64encode(b'["github","","v","/"]').decode()
-COOKIES = ["x", "", "W10=", "bnVsbA==", OTHERS, "e30=", "%ff", "[" * 3000]
-
-
 def test_a_cookie_that_was_not_ours(site: Gate) -> None:
     """Begins nothing, whatever the state."""
-    for cookie in COOKIES:
+    others = base64.urlsafe_b64encode(b'["github","","v","/"]').decode()
+    for cookie in ("x", "", "W10=", "bnVsbA==", others, "e30=", "%ff", "[" * 3000):
         browser = Browser(site)
         browser.cookie = f"kernel_runner_oauth={cookie}"
         for state in ("", "x"):
@@ -344,16 +334,9 @@ def test_a_login_leads_to_no_other_site(site: Gate, github: StandIn) -> None:
 
 
 @pytest.mark.usefixtures("limits_stand_still")
-def test_attempts_are_limited(open_gate: Callable[..., Gate], github: StandIn, tmp_path: Path) -> None:
+def test_attempts_are_limited(open_site: Callable[[int], Gate], github: StandIn) -> None:
     """Each costs a request to the provider."""
-    (tmp_path / "secret").write_text(SECRET, encoding="utf-8")
-    site = open_gate(
-        gateway_requests_per_minute=100,
-        gateway_public_url=PUBLIC,
-        gateway_github_client_id="our-application",
-        gateway_github_secret_file=tmp_path / "secret",
-        gateway_github_url=github.url,
-    )
+    site = open_site(100)
     github.refuses = 400
     statuses = []
     for _ in range(3):

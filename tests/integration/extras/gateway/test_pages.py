@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from runner.base.model import FinalJob, Verdict
+from runner.base.model import Verdict
 from tests.integration.extras.gateway.conftest import ADMIN, BOUNDARY, Answer, Gate, Stream, multipart, revoke
 from tests.integration.store.conftest import Db, result, run_record
 from tests.integration.store.test_batches import item, submit, work
@@ -139,42 +139,6 @@ def test_boards_and_a_ranking(gate: Gate, browser: Browser, finish: Finish) -> N
     assert browser.get("/board/nothing").status == 404
     assert browser.get("/board/identity?offset=x").status == 422
     checked(browser.get("/board/nothing"))
-
-
-def test_operators_hold_finals_and_everybody_sees_them_first(
-    gate: Gate, ada: Browser, browser: Browser, finish: Finish
-) -> None:
-    """By a form with a token. Others see no form, and how far a final is."""
-    for number, user in enumerate(("ann", "bob")):
-        gate.bench.submit(mode="leaderboard", user_id=user, user_name=user)
-        finish(score_s=(1 + number) * 1e-6)
-    gate.bench.register("host-a")
-    operator = Browser(gate)
-    operator.login(ADMIN)
-    board = "/board/identity"
-    assert "Hold a final" not in ada.get(board).text
-    assert "Hold a final" in operator.get(board).text
-    form = "&gpu=CPU&top=10&rounds=10&action="
-    assert ada.post(f"{board}/final", f"csrf={ada.csrf()}{form}order&open=on".encode()).status == 403
-    assert operator.post(f"{board}/final", f"csrf={ada.csrf()}{form}order&open=on".encode()).status == 403
-    refused = operator.post(f"{board}/final", f"csrf={operator.csrf()}{form}order".encode())
-    assert (refused.status, "is open until" in refused.text) == (400, True)
-    held = operator.post(f"{board}/final", f"csrf={operator.csrf()}{form}order&open=on".encode())
-    assert (held.status, held.headers["location"]) == (303, "/board/identity?gpu=CPU")
-    assert "A final runs: round 1 of at most 10." in browser.get(board).text
-    operator.post(f"{board}/final", f"csrf={operator.csrf()}{form}cancel".encode())
-    assert "A final runs" not in browser.get(board).text
-    operator.post(f"{board}/final", f"csrf={operator.csrf()}{form}order&open=on".encode())
-    while jobs := gate.bench.store.claim(host="host-a", slots={"CPU": 1}, lease_s=60).jobs:
-        (job,) = jobs
-        assert isinstance(job, FinalJob)
-        # The second of the ranking is the faster one.
-        gate.bench.store.complete(job, result(report={"score_s": 1e-3 / job.validates}))
-    page = checked(browser.get(board))
-    assert page.index('id="final"') < page.index('id="ranking"')
-    assert re.findall(r'<td class="number">(.*)</td>\n<th scope="row">(\w+)', page)[:2] == [("1", "bob"), ("2", "ann")]
-    assert "was not told apart from itself (0 of 0 rounds)" in page
-    checked(operator.get(board))
 
 
 def test_a_board_shows_its_reference_and_times_side_by_side(gate: Gate, browser: Browser, finish: Finish) -> None:

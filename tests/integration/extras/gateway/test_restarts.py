@@ -7,15 +7,13 @@ fails ends them.
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -28,7 +26,15 @@ from runner.base.model import Verdict
 from runner.extras.boards.store import BoardStore
 from runner.store import migrate
 from tests.chaos.server import Server as Postgres
-from tests.integration.extras.gateway.conftest import ADMIN, gateway_login, multipart, set_token, streamed
+from tests.integration.extras.gateway.conftest import (
+    ADMIN,
+    Answer,
+    ask,
+    gateway_login,
+    multipart,
+    set_token,
+    streamed,
+)
 from tests.integration.store.conftest import Bench, result, run_record
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -98,47 +104,34 @@ class Seen:
     wrong: list[str] = field(default_factory=list)
 
 
-def asked(port: int, path: str, sent: bytes | None = None, **headers: str) -> tuple[int, bytes]:
-    """One request as popcorn-cli sends it, on a connection of its own."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-    try:
-        connection.request("GET" if sent is None else "POST", path, sent, {"X-Popcorn-Cli-Id": "ada-token", **headers})
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    finally:
-        connection.close()
+def asked(port: int, path: str, sent: bytes | None = None, **headers: str) -> Answer:
+    """One request as popcorn-cli sends it."""
+    return ask(port, "GET" if sent is None else "POST", path, sent, {"X-Popcorn-Cli-Id": "ada-token", **headers})
 
 
 def poll(port: int, submission_id: int, seen: Seen) -> None:
-    """A waiting client: it ends at the first answer that is no 200."""
-    while not seen.over.is_set():
-        try:
-            status, body = asked(port, f"/user/submissions/{submission_id}")
-        except OSError as error:
-            seen.wrong.append(f"a poll: {type(error).__name__}: {error}")
-            return
-        if status != 200 or json.loads(body)["id"] != submission_id:
-            seen.wrong.append(f"a poll: {status} {body[:200]!r}")
-            return
-        seen.answers += 1
-        seen.over.wait(EVERY_S)
+    """A waiting client reads its submission."""
+    answer = asked(port, f"/user/submissions/{submission_id}")
+    assert (answer.status, answer.json["id"]) == (200, submission_id), answer.text
+    seen.answers += 1
 
 
 def submit(port: int, number: int, seen: Seen) -> None:
-    """A client that submits again and again; each file is another."""
-    turn = 0
+    """A client submits; each file is another."""
+    body, headers = multipart(f"# {number} {len(seen.accepted)} {time.monotonic_ns()}\n".encode())
+    answer = asked(port, "/submission/identity/CPU/test", body, **headers)
+    assert answer.status == 202, answer.text
+    seen.accepted.append(answer.json["details"]["id"])
+
+
+def again(act: Callable[[int, int, Seen], None], port: int, number: int, seen: Seen) -> None:
+    """A client does something again and again, and ends at the first answer that is wrong."""
     while not seen.over.is_set():
-        turn += 1
-        body, headers = multipart(f"# {number} {turn}\n".encode())
         try:
-            status, answer = asked(port, "/submission/identity/CPU/test", body, **headers)
-        except OSError as error:
-            seen.wrong.append(f"a submission: {type(error).__name__}: {error}")
+            act(port, number, seen)
+        except (OSError, AssertionError, LookupError) as error:
+            seen.wrong.append(f"{act.__name__}: {error!r}")
             return
-        if status != 202:
-            seen.wrong.append(f"a submission: {status} {answer[:200]!r}")
-            return
-        seen.accepted.append(json.loads(answer)["details"]["id"])
         seen.over.wait(EVERY_S)
 
 
@@ -169,7 +162,7 @@ def site(tmp_path: Path) -> Iterator[tuple[Server, Bench, Postgres]]:
 def ready(port: int) -> bool:
     """Whether the gateway has its database."""
     with suppress(OSError):
-        return asked(port, "/readyz")[0] == 200
+        return asked(port, "/readyz").status == 200
     return False
 
 
@@ -179,10 +172,9 @@ def clients(server: Server, bench: Bench) -> Iterator[Seen]:
     first = [bench.submit(user_id="ada", code=f"# first {number}\n".encode()) for number in range(POLLERS)]
     seen = Seen()
     with ThreadPoolExecutor(POLLERS + SUBMITTERS) as threads:
-        for submission_id in first:
-            threads.submit(poll, server.port, submission_id, seen)
-        for number in range(SUBMITTERS):
-            threads.submit(submit, server.port, number, seen)
+        for act, numbers in ((poll, first), (submit, range(SUBMITTERS))):
+            for number in numbers:
+                threads.submit(again, act, server.port, number, seen)
         try:
             more(seen)
             yield seen
@@ -238,5 +230,5 @@ def test_a_stream_ends_with_the_gateway_and_its_submission_goes_on(site: tuple[S
         assert server.process.wait(PATIENCE_S) == 0
     server.start()
     bench.store.complete(bench.claim(), result(Verdict.ACCEPTED, run_record("test", result={})))
-    status, answer = asked(server.port, "/user/submissions/1")
-    assert (status, json.loads(answer)["done"]) == (200, True)
+    answer = asked(server.port, "/user/submissions/1")
+    assert (answer.status, answer.json["done"]) == (200, True)

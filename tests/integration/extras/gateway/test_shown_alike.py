@@ -16,9 +16,8 @@ from runner.base import units
 from runner.base.errors import BoardError
 from runner.base.model import Mode, Verdict
 from runner.extras.gateway.app import routes
-from tests.integration.extras.gateway.conftest import ADMIN, Gate
+from tests.integration.extras.gateway.conftest import ADMIN, Gate, watching
 from tests.integration.extras.gateway.test_feeds import ATOM, BASE, shared
-from tests.integration.extras.gateway.test_live import Watching
 from tests.integration.extras.gateway.test_pages import FORM, Browser, checked
 from tests.integration.store.conftest import Bench, ranked, result
 from tests.integration.store.test_finals import play, scored
@@ -71,9 +70,8 @@ def test_a_name_of_any_kind_is_shown_as_it_is(public: Gate) -> None:
         authors = [str(author.findtext(f"{ATOM}name")) for author in feed.iter(f"{ATOM}author")]
         assert authors == [name] * 2
         assert Image.open(io.BytesIO(browser.get(f"{path}/picture").body)).size == (1200, 630)
-        watching = Watching(gate, f"{path}/live/events")
-        assert html.unescape(watching.until("9.00 µs")).count(f"<bdi>{name[:10]}") == 2, name
-        watching.close()
+        with watching(gate, f"{path}/live/events") as watcher:
+            assert html.unescape(watcher.shows("9.00 µs")).count(f"<bdi>{name[:10]}") == 2, name
     for name in ("a/b", "/", ".", ".."):
         with pytest.raises(BoardError, match="expected a part of an address"):
             gate.bench.board(name)
@@ -93,9 +91,8 @@ def test_one_ranking_everywhere(public: Gate) -> None:
         gate.user(f"u{number}")
         entry(gate, "identity", f"u{number}", score_s * 2)
         entry(gate, "identity", f"u{number}", score_s)
-    watching = Watching(gate, "/board/identity/live/events")
-    live = watching.until("2.00 µs")
-    watching.close()
+    with watching(gate, "/board/identity/live/events") as watcher:
+        live = watcher.shows("2.00 µs")
     gate.sql("UPDATE leaderboard.leaderboard SET deadline = now()")
     page, path = checked(browser.get("/board/identity")), "/board/identity?format=json"
     told = {
@@ -178,10 +175,11 @@ def test_a_banned_user_ranks_nowhere(public: Gate, bench: Bench, monkeypatch: py
     assert ranked_users() == [[("eve",), ("ada",), ("bob",)]] * 3
 
 
-def _order(operator: Browser, action: str, **fields: str) -> int:
-    given = {"csrf": operator.csrf(), "gpu": "CPU", "top": "10", "rounds": "6", "action": action, **fields}
+def _order(browser: Browser, action: str, *, csrf: str | None = None, **fields: str) -> int:
+    csrf = browser.csrf() if csrf is None else csrf
+    given = {"csrf": csrf, "gpu": "CPU", "top": "10", "rounds": "6", "action": action, **fields}
     body = "&".join(f"{key}={value}" for key, value in given.items()).encode()
-    return operator.post("/board/identity/final", body, FORM).status
+    return browser.post("/board/identity/final", body, FORM).status
 
 
 def test_a_final_on_its_page(public: Gate, bench: Bench) -> None:
@@ -199,18 +197,18 @@ def test_a_final_on_its_page(public: Gate, bench: Bench) -> None:
         ids.append(entry(gate, "identity", user, 1e-6 * (1 + len(ids))))
     ada = Browser(gate)
     ada.login("ada-token")
-    for wrong in (ada, stranger):
-        assert wrong.post("/board/identity/final", b"gpu=CPU&top=10&rounds=6&action=order&csrf=0").status in (401, 403)
+    assert [_order(each, "order", csrf=ada.csrf()) for each in (stranger, ada, operator)] == [401, 403, 403]
+    assert ["Hold a final" in each.get("/board/identity").text for each in (ada, operator)] == [False, True]
     assert _order(operator, "order") == 400, "the leaderboard is open"
-    gate.sql("UPDATE leaderboard.leaderboard SET deadline = now()")
     assert _order(operator, "cancel") == 400, "none runs"
-    assert _order(operator, "order") == 303
-    assert _order(operator, "order") == 400, "one runs"
+    assert _order(operator, "order", open="on") == 303
+    assert _order(operator, "order", open="on") == 400, "one runs"
     assert "A final runs: round 1 of at most 6" in checked(stranger.get("/board/identity"))
     bench.store.complete(job := bench.claim(), scored(1e-6))
     assert _order(operator, "cancel") == 303
     assert job.mode is Mode.FINAL
     assert "Final on" not in checked(stranger.get("/board/identity"))
+    gate.sql("UPDATE leaderboard.leaderboard SET deadline = now()")
 
     def shown() -> list[tuple[int | None, str]]:
         checked(operator.get("/board/identity"))
@@ -227,7 +225,9 @@ def test_a_final_on_its_page(public: Gate, bench: Bench) -> None:
     play(bench, lambda job, _: scored(1e-6 * (9 - job.validates)))
     assert shown() == [(1, "eve"), (2, "ada")]
     gate.sql("UPDATE leaderboard.user_info SET is_banned = false")
-    assert 'href="#final"' in stranger.get("/board/identity").text
+    page = stranger.get("/board/identity").text
+    assert page.index('href="#final"') < page.index('id="final"') < page.index('id="ranking"')
+    assert "told apart from itself" in page
     for page in ("winners", "live"):
         assert "/board/identity?gpu=CPU#final" in checked(stranger.get(f"/board/identity/{page}"))
     assert f'"/entry/{ids[0]}"' in checked(ada.get(f"/view/{ids[0]}"))

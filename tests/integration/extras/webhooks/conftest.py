@@ -8,25 +8,24 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 
-import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 
 from runner.base.config import WebhookSecret
 from runner.extras.store import AsyncStore
 from runner.extras.webhooks import http
 from runner.extras.webhooks.queries import QUERIES
 from runner.extras.webhooks.sender import Sender
+from tests.integration.extras.gateway.conftest import login_of
 from tests.integration.store.conftest import Bench, Db, bench, db, finish, one, store
+from tests.support.serving import serving
 from tests.support.waiting import PATIENCE_S
 
 __all__ = ["bench", "db", "finish", "store"]
 
 SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
-_THERE: Final = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +51,7 @@ class Message:
 class Target:
     """A listener; it notes what it is sent, and answers by path."""
 
-    port: int = 0
+    base: str = ""
     messages: list[Message] = field(default_factory=list)
     #: Status and headers by path; else 204. None: the connection ends without an answer.
     answers: dict[str, tuple[int, Mapping[str, str]] | None] = field(default_factory=dict)
@@ -61,7 +60,12 @@ class Target:
 
     def url(self, path: str) -> str:
         """The address of a path."""
-        return f"http://127.0.0.1:{self.port}{path}"
+        return f"{self.base}{path}"
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.base.rpartition(":")[2])
 
     def at(self, path: str) -> list[Message]:
         """What a path was sent."""
@@ -94,28 +98,10 @@ def target() -> Iterator[Target]:
                     self.send_header(key, value)
                 self.end_headers()
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    own.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield own
-    for event in own.held.values():
-        event.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture
-def sender_url(database_url: str) -> str:
-    """A login that has the role of senders and no other."""
-    with psycopg.connect(database_url, autocommit=True) as connection, suppress(*_THERE):
-        connection.execute("CREATE ROLE webhook_test LOGIN PASSWORD 'x' IN ROLE runner_webhook")
-    return make_conninfo(database_url, user="webhook_test", password="x")
+    with serving(Handler) as own.base:
+        yield own
+        for event in own.held.values():
+            event.set()
 
 
 @dataclass(kw_only=True)
@@ -191,9 +177,10 @@ class Play:
 
 
 @pytest.fixture
-def play(sender_url: str, bench: Bench, db: Db, target: Target) -> Play:
-    """Senders, and what they tell of."""
-    return Play(url=sender_url, bench=bench, db=db, target=target)
+def play(database_url: str, bench: Bench, db: Db, target: Target) -> Play:
+    """Senders whose login has their role and no other, and what they tell of."""
+    url = login_of(database_url, "runner_test_webhook", "runner_webhook")
+    return Play(url=url, bench=bench, db=db, target=target)
 
 
 @pytest.fixture

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
-from runner.extras.gateway import limits, watcher
+from runner.extras.gateway import context, limits, watcher
 from runner.extras.gateway.admin import duration
 
 
@@ -31,6 +32,20 @@ def test_a_bucket_remembers_a_bounded_number_of_keys() -> None:
     assert len(bucket._keys) == 20_000
 
 
+def test_what_is_fresh_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until its time is over; that there is nothing is kept, too."""
+    now, made = 1000.0, iter((None, "new"))
+    monkeypatch.setattr("runner.extras.gateway.context.time.monotonic", lambda: now)
+    cache = context.TimedCache(30.0)
+
+    async def make() -> str | None:
+        return next(made)
+
+    assert [asyncio.run(cache.fresh("key", make)) for _ in range(2)] == [None, None]
+    now += 30.0
+    assert asyncio.run(cache.fresh("key", make)) == "new"
+
+
 async def streams(most: int) -> limits.Limits:
     """Limits, which need an event loop."""
     return limits.Limits(per_minute=60, streams=most)
@@ -38,8 +53,6 @@ async def streams(most: int) -> limits.Limits:
 
 def test_streams_are_counted_per_user() -> None:
     """A tenth for one user; closing makes room. Watchers of live pages have as many beside; an address has half."""
-    import asyncio
-
     bound = asyncio.run(streams(20))
     assert [bound.streams.open("a") for _ in range(3)] == [True, True, False]
     bound.streams.close("a")

@@ -7,8 +7,8 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,51 +22,25 @@ from runner.extras.gateway.identity import digest
 from tests.fakes.machine import Machine
 from tests.fakes.ncu import bring
 from tests.fakes.recordings import nvidia
-from tests.integration.extras.gateway.conftest import board_login, gateway_login
-from tests.integration.extras.gateway.contract.clients import Kernelboard, Outcome, Popcorn, Wire
+from tests.integration.extras.gateway.conftest import ADMIN, ask, board_login, gateway_login
+from tests.integration.extras.gateway.contract.clients import Generation, Outcome, Popcorn
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 
-ADMIN: Final = "an-admin-token-of-the-suite"
-#: Must be in no answer.
-SEED: Final = 7_319_004_455
-#: How a website names its user.
-WEB_ID: Final = "0123456789abcdef0123456789abcdef"
-SOLUTIONS: Final = ROOT / "tasks" / "problems" / "vectoradd" / "solutions"
+TOKEN: Final = "ada-token"
+PROBLEMS: Final = ROOT / "tasks" / "problems"
+SOLUTIONS: Final = PROBLEMS / "vectoradd" / "solutions"
 #: Far more than any submission takes on a loaded machine; on the other board one ends by it.
-LIMIT_S: Final = 90
+LIMIT_S: Final = 300
 SHORT_S: Final = 6
 #: So few that no times are refused as noise.
 TIMED_CALLS: Final = 10
 DEVICE: Final = nvidia("NVIDIA B200", 0x2901, 180, (10, 0))
-
-
-def _file(name: str) -> bytes:
-    return (SOLUTIONS / name).read_bytes()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """One submission of one client."""
-
-    client: str
-    code: bytes
-    mode: str
-    board: str = "vectoradd"
-    gpu: str = "CPU"
-    #: Of `--profile` of newer versions.
-    options: Mapping[str, str] = field(default_factory=dict)
-    #: What it should come to: exit code, job status, and whether each public row passed.
-    exit_code: int = 0
-    status: str = "succeeded"
-    passed: bool = True
-
-
-RIGHT: Final = _file("correct/torch_add.py")
-WRONG: Final = _file("wrong/last_element.py")
-SLOW: Final = _file("faults/slow.py")
-CHEAT: Final = _file("faults/cheat.py")
+RIGHT: Final = (SOLUTIONS / "correct/torch_add.py").read_bytes()
+WRONG: Final = (SOLUTIONS / "wrong/last_element.py").read_bytes()
+SLOW: Final = (SOLUTIONS / "faults/slow.py").read_bytes()
+CHEAT: Final = (SOLUTIONS / "faults/cheat.py").read_bytes()
 #: What popcorn-cli sends as a form for `--profile`.
 CAPTURE: Final = {
     "benchmark_index": "1",
@@ -82,43 +56,44 @@ name = "B200"
 KR_EMULATE_CUDA = "1073741824"
 PATH = "/work/bin:/usr/local/bin:/usr/bin:/bin"
 """
-#: popcorn-cli by version; `next` is what has been merged since.
-VERSIONS: Final = {
-    "1.1.4": (1, 1, 4),
-    "1.1.30": (1, 1, 30),
-    "1.3.15": (1, 3, 15),
-    "1.3.16": (1, 3, 16),
-    "1.3.23": (1, 3, 23),
-    "next": (1, 4, 0),
-}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One submission of one client."""
+
+    client: Generation
+    mode: str
+    code: bytes = RIGHT
+    board: str = "vectoradd"
+    gpu: str = "CPU"
+    options: Mapping[str, str] | None = None
+    #: What it should come to: exit code, job status, and whether each public row passed.
+    exit_code: int = 0
+    status: str = "succeeded"
+    passed: bool = True
+
+
+STREAMS, POLLS, STRICT = Generation
 RUNS: Final = {
-    "1.1.4 test": Run(client="1.1.4", code=RIGHT, mode="test"),
-    "1.1.30 benchmark": Run(client="1.1.30", code=RIGHT, mode="benchmark"),
-    "1.3.15 leaderboard": Run(client="1.3.15", code=RIGHT, mode="leaderboard"),
-    "1.3.15 wrong": Run(client="1.3.15", code=WRONG, mode="test", passed=False),
-    "1.3.16 test": Run(client="1.3.16", code=RIGHT, mode="test"),
-    "1.3.23 leaderboard": Run(client="1.3.23", code=RIGHT, mode="leaderboard"),
-    "1.3.23 benchmark": Run(client="1.3.23", code=RIGHT, mode="benchmark"),
-    "1.3.23 profile": Run(client="1.3.23", code=RIGHT, mode="profile"),
-    "1.3.23 wrong ranked": Run(
-        client="1.3.23", code=WRONG, mode="leaderboard", exit_code=1, status="failed", passed=False
-    ),
+    "streams_test": Run(client=STREAMS, mode="test"),
+    "streams_leaderboard": Run(client=STREAMS, mode="leaderboard"),
+    "streams_wrong": Run(client=STREAMS, mode="test", code=WRONG, passed=False),
+    "polls_benchmark": Run(client=POLLS, mode="benchmark"),
+    "polls_leaderboard": Run(client=POLLS, mode="leaderboard"),
+    "polls_profile": Run(client=POLLS, mode="profile"),
+    "polls_wrong": Run(client=POLLS, mode="leaderboard", code=WRONG, exit_code=1, status="failed", passed=False),
     # KernelBot's rule: an unranked submission has succeeded when it was evaluated, whatever came of it.
-    "1.3.23 slow": Run(client="1.3.23", code=SLOW, mode="test", board="short", passed=False),
-    "1.3.23 cheat": Run(client="1.3.23", code=CHEAT, mode="leaderboard", exit_code=1, status="hacked", passed=False),
-    "next leaderboard": Run(client="next", code=RIGHT, mode="LEADERBOARD", board="Capitals", gpu="cpu"),
+    "polls_slow": Run(client=POLLS, mode="test", code=SLOW, board="short", passed=False),
+    "polls_cheat": Run(client=POLLS, mode="leaderboard", code=CHEAT, exit_code=1, status="hacked", passed=False),
+    "strict_leaderboard": Run(client=STRICT, mode="LEADERBOARD", board="Capitals", gpu="cpu"),
     # The submission brings the stand-in of Nsight Compute along: no device and no profiler is here.
-    "next profiled": Run(
-        client="next", code=bring(RIGHT), mode="profile", board="profiled", gpu="B200", options=CAPTURE
+    "strict_profile": Run(
+        client=STRICT, mode="profile", code=bring(RIGHT), board="profiled", gpu="B200", options=CAPTURE
     ),
-    "next wrong": Run(client="next", code=WRONG, mode="test", exit_code=1, passed=False),
-    "kernelboard test": Run(client="kernelboard", code=RIGHT, mode="test"),
-    "kernelboard leaderboard": Run(client="kernelboard", code=RIGHT, mode="leaderboard"),
-    "kernelboard wrong": Run(client="kernelboard", code=WRONG, mode="test", passed=False),
+    "strict_wrong": Run(client=STRICT, mode="test", code=WRONG, exit_code=1, passed=False),
 }
-STREAMED: Final = tuple(
-    name for name, run in RUNS.items() if run.mode == "profile" or run.client in ("1.1.4", "1.1.30", "1.3.15")
-)
+STREAMED: Final = tuple(name for name, run in RUNS.items() if run.mode == "profile" or run.client is STREAMS)
 
 
 @dataclass
@@ -128,50 +103,26 @@ class Site:
     live: LiveRunner
     port: int
     outcomes: dict[str, Outcome] = field(default_factory=dict)
-    #: What kernelboard was answered.
-    accepted: dict[str, dict[str, Any]] = field(default_factory=dict)
     #: The last of each submission, read by its owner once all are over.
     details: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def popcorn(self, client: str = "1.3.23", user: str | None = None) -> Popcorn:
-        """popcorn-cli of a version, logged in as its user."""
-        return Popcorn(
-            port=self.port, cli_id=f"{user or user_of(client)}-token", version=VERSIONS[client], strict=client == "next"
-        )
 
     def read(self, statement: str, *values: object) -> list[dict[str, Any]]:
         """Rows of the database as kernelboard reads them: by a login of its role."""
         with psycopg.connect(board_login(self.live.database_url), row_factory=dict_row) as connection:
             return connection.execute(statement.encode(), values or None).fetchall()
 
-    def rows(self, statement: str, *values: object) -> list[dict[str, Any]]:
+    def rows(self, statement: str) -> list[dict[str, Any]]:
         """Rows of the database as its owner reads them."""
         with psycopg.connect(self.live.database_url, row_factory=dict_row) as connection:
-            return connection.execute(statement.encode(), values or None).fetchall()
-
-    def number(self, name: str) -> int:
-        """The id of a submission."""
-        found: int = self.details[name]["id"]
-        return found
+            return connection.execute(statement.encode()).fetchall()
 
     def run(self, name: str) -> None:
         """Submit as the client does, and wait for what it sees."""
         run = RUNS[name]
-        place = {"board": run.board, "gpu": run.gpu, "mode": run.mode, "name": file_of(name)}
-        if run.client == "kernelboard":
-            self.accepted[name] = Kernelboard(port=self.port, web_auth_id=WEB_ID).submit(run.code, **place)
-        else:
-            self.outcomes[name] = self.popcorn(run.client).submit(run.code, **place, options=run.options)
-
-
-def user_of(client: str) -> str:
-    """The user's id of a client."""
-    return f"u-{client}"
-
-
-def file_of(name: str) -> str:
-    """The file's name of a submission."""
-    return f"{name.replace(' ', '_')}.py"
+        client = Popcorn(port=self.port, cli_id=TOKEN, generation=run.client)
+        self.outcomes[name] = client.submit(
+            run.code, board=run.board, gpu=run.gpu, mode=run.mode, name=f"{name}.py", options=run.options
+        )
 
 
 @contextmanager
@@ -188,39 +139,27 @@ def site(database_url: str) -> Iterator[Site]:
         ) as live,
         gateway_of(live) as port,
     ):
-        problems = ROOT / "tasks" / "problems"
         for name, timeout_s in (("vectoradd", LIMIT_S), ("short", SHORT_S), ("Capitals", LIMIT_S)):
-            live.board(problems / "vectoradd", name=name, timeout_s=timeout_s, timed_calls=TIMED_CALLS)
-        live.board(problems / "vectoradd", name="profiled", timeout_s=LIMIT_S, gpus=("B200",))
-        for name in ("closed", "over"):
-            live.board(problems / "identity", name=name, timeout_s=LIMIT_S)
+            live.board(PROBLEMS / "vectoradd", name=name, timeout_s=timeout_s, timed_calls=TIMED_CALLS)
+        live.board(PROBLEMS / "vectoradd", name="profiled", timeout_s=LIMIT_S, gpus=("B200",))
         made = Site(live=live, port=port)
         with psycopg.connect(live.database_url, autocommit=True) as connection:
-            connection.execute("UPDATE leaderboard.leaderboard SET secret_seed = %s", (SEED,))
-            connection.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = 'closed'")
-            connection.execute("UPDATE leaderboard.leaderboard SET deadline = now() WHERE name = 'over'")
-            user = "INSERT INTO leaderboard.user_info (id, user_name, cli_id, cli_valid) VALUES (%s, %s, %s, true)"
-            for client in VERSIONS:
-                token = digest(f"{user_of(client)}-token")
-                connection.execute(user, (user_of(client), f"User {client}", token))
-            web = "INSERT INTO leaderboard.user_info (id, user_name, web_auth_id) VALUES ('4711', 'Web User', %s)"
-            connection.execute(web, (WEB_ID,))
-        threads = [threading.Thread(target=made.run, args=(name,), daemon=True) for name in RUNS]
-        for thread in threads:
-            thread.start()
-        left = "SELECT id FROM leaderboard.submission WHERE NOT coalesce(done, false)"
-        wait_until(
-            lambda: not (any(thread.is_alive() for thread in threads) or made.rows(left)),
-            "all submissions end",
-            patience_s=2 * PATIENCE_S,
-            explain=lambda: live.log,
-        )
-        for row in made.rows("SELECT id, file_name, user_id FROM leaderboard.submission"):
-            name = next(name for name in RUNS if file_of(name) == row["file_name"])
-            by_web = row["user_id"] == "4711"
-            headers = {"X-Web-Auth-Id": WEB_ID} if by_web else {"X-Popcorn-Cli-Id": f"{row['user_id']}-token"}
-            _, _, body = Wire(port=port).ask("GET", f"/user/submissions/{row['id']}", None, headers)
-            made.details[name] = json.loads(body)
+            connection.execute(
+                "INSERT INTO leaderboard.user_info (id, user_name, cli_id, cli_valid) VALUES ('ada', 'Ada', %s, true)",
+                [digest(TOKEN)],
+            )
+        with ThreadPoolExecutor(len(RUNS)) as threads:
+            running = [threads.submit(made.run, name) for name in RUNS]
+            left = "SELECT id FROM leaderboard.submission WHERE NOT coalesce(done, false)"
+            wait_until(
+                lambda: all(each.done() for each in running) and not made.rows(left),
+                "all submissions end",
+                patience_s=2 * PATIENCE_S,
+                explain=lambda: live.log,
+            )
+        for row in made.rows("SELECT id, file_name FROM leaderboard.submission"):
+            answer = ask(port, "GET", f"/user/submissions/{row['id']}", None, {"X-Popcorn-Cli-Id": TOKEN})
+            made.details[row["file_name"].removesuffix(".py")] = answer.json
         yield made
 
 
