@@ -11,7 +11,6 @@ from tasks.problems.formats import fp8, mxfp4, nvfp4, scales128x4
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
 
-FP8 = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
 Outputs = tuple[torch.Tensor, ...]
 
 
@@ -26,10 +25,15 @@ def patterns() -> torch.Tensor:
 @pytest.mark.parametrize(
     "work",
     [
+        nvfp4.quantize,
+        nvfp4.quantize_two_level,
+        lambda values: (nvfp4.dequantize(*nvfp4.quantize(values)),),
         *(lambda values, rule=rule: mxfp4.quantize(values, rule) for rule in mxfp4.ScaleRule),
         lambda values: (mxfp4.dequantize(*mxfp4.quantize(values)),),
-        lambda values: (nvfp4.dequantize(mxfp4.quantize(values)[0], values[:, ::16].to(torch.float8_e4m3fn)),),
-        *(lambda values, dtype=dtype: (fp8.encode(values, dtype),) for dtype in FP8),
+        *(lambda values, dtype=dtype: (fp8.encode(values, dtype, saturate=False),) for dtype in fp8.FORMATS),
+        *(lambda values, dtype=dtype: fp8.quantize_tiles(values, dtype, tile=(8, 32)) for dtype in fp8.FORMATS),
+        *(lambda values, dtype=dtype: fp8.quantize_mx(values, dtype) for dtype in fp8.FORMATS),
+        lambda values: (fp8.encode_e8m0(values), fp8.encode_e8m0(values, round_up=True)),
         lambda values: (scales128x4.swizzle(values.to(torch.float8_e4m3fn)),),
     ],
 )

@@ -1,1 +1,1 @@
-"""Narrow number formats (NVFP4, MXFP4, FP8) and the order of their scales. Each file stands alone."""
+"""Narrow number formats (NVFP4, MXFP4, FP8): encode, decode, block-scale, order of scales. Each file stands alone."""

@@ -16,6 +16,8 @@ import torch
 
 TILE_ROWS = 128
 TILE_BLOCKS = 4
+#: How a tile lies in memory: row modulo 32, then row / 32, then block.
+_TILE = (32, 4, TILE_BLOCKS)
 
 
 def swizzle(scales: torch.Tensor) -> torch.Tensor:
@@ -35,6 +37,33 @@ def swizzle(scales: torch.Tensor) -> torch.Tensor:
     tiles = padded.reshape(*scales.shape[:-2], counts[0], 4, 32, counts[1], TILE_BLOCKS)
     # (..., row tile, r / 32, r % 32, block tile, j % 4) -> (..., row tile, block tile, r % 32, r / 32, j % 4)
     return tiles.movedim(-2, -4).transpose(-3, -2).contiguous().view(scales.dtype)
+
+
+def unswizzle(swizzled: torch.Tensor, *, rows: int, blocks: int) -> torch.Tensor:
+    """The inverse of `swizzle`.
+
+    Args:
+        swizzled: of shape (..., tiles of rows, tiles of blocks, 32, 4, 4), or flat: then of one matrix.
+        rows: of the matrix, without padding.
+        blocks: per row, without padding.
+
+    Returns:
+        Contiguous, of the same dtype and shape (..., rows, blocks).
+
+    Raises:
+        ValueError: the tiles are not those of such a matrix.
+    """
+    counts = (-(-rows // TILE_ROWS), -(-blocks // TILE_BLOCKS))
+    raw = swizzled.view(torch.uint8)
+    if raw.dim() == 1 and raw.numel() == counts[0] * counts[1] * TILE_ROWS * TILE_BLOCKS:
+        raw = raw.view(*counts, *_TILE)
+    if tuple(raw.shape[-5:]) != (*counts, *_TILE):
+        raise ValueError(
+            f"found a shape of {tuple(swizzled.shape)}, expected (..., {', '.join(map(str, (*counts, *_TILE)))}) "
+            f"for {rows} rows of {blocks} scales"
+        )
+    tiles = raw.transpose(-3, -2).movedim(-4, -2)
+    return tiles.flatten(-5, -3).flatten(-2)[..., :rows, :blocks].contiguous().view(swizzled.dtype)
 
 
 def cute_view(swizzled: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -58,14 +58,19 @@ class Spec:
         assert all(Fraction(float(half)) == half for half in halves)
         return [float(half) for half in halves]
 
-    def nearest(self, number: float) -> float:
-        """The format's number nearest to a float: ties to the even code, too large ones to the largest."""
+    def nearest(self, number: float, *, saturate: bool = True) -> float:
+        """The format's number nearest to a float, ties to the even code."""
         if math.isnan(number):
             return math.nan
         place = bisect_left(self.midpoints, abs(number))
         if place < len(self.midpoints) and self.midpoints[place] == abs(number) and place % 2:
             place += 1
-        result = float(self.magnitude(self.finite[min(place, len(self.finite) - 1)]))
+        if place < len(self.finite):
+            result = float(self.magnitude(self.finite[place]))
+        elif saturate:
+            result = float(self.magnitude(self.finite[-1]))
+        else:
+            result = math.nan if self.infinity is None else math.inf
         if result == 0 and self.fnuz:
             return 0.0
         return math.copysign(result, number)
@@ -85,7 +90,6 @@ SPECS = {
 }
 
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-ALL_BYTES = torch.arange(256, dtype=torch.uint8)
 WIDE = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -112,10 +116,10 @@ def around(points: Sequence[float], dtype: torch.dtype) -> torch.Tensor:
     return torch.cat([values, -values])
 
 
-def sweep(dtype: torch.dtype, step: int) -> torch.Tensor:
+def sweep(dtype: torch.dtype, step: int) -> Iterator[torch.Tensor]:
     """Every `step`-th bit pattern of float32 or float64, both signs, NaNs and subnormals among them."""
     width = 8 * dtype.itemsize
-    return torch.arange(-(1 << (width - 1)), (1 << (width - 1)) - 1, step, dtype=_BITS[dtype.itemsize]).view(dtype)
+    yield torch.arange(-(1 << (width - 1)), (1 << (width - 1)) - 1, step, dtype=_BITS[dtype.itemsize]).view(dtype)
 
 
 def _has(dtype: torch.dtype, point: float) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tasks.problems.formats.scales128x4 import cute_view, swizzle
+from tasks.problems.formats.scales128x4 import cute_view, swizzle, unswizzle
 
 SHAPES = [(128, 4), (256, 12), (1, 1), (129, 5), (200, 10), (72, 8), (384, 448)]
 
@@ -35,15 +35,18 @@ def test_every_scale_lies_where_the_formula_says(rows: int, blocks: int) -> None
     assert torch.equal(found.flatten(), expected)
 
 
-@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e8m0fnu])
-def test_matrices_are_put_in_order_one_by_one(dtype: torch.dtype) -> None:
-    """Of every type of scale, for any strides."""
-    scales = torch.stack([numbered(129, 5), numbered(129, 5).flip(0)])
-    found = swizzle(scales.view(dtype))
-    assert found.dtype == dtype
-    assert torch.equal(found.view(torch.uint8), torch.stack([swizzle(scales[0]), swizzle(scales[1])]))
-    strided = scales.movedim(0, -1).contiguous().movedim(-1, 0)
-    assert torch.equal(swizzle(strided), swizzle(scales))
+@pytest.mark.parametrize(("rows", "blocks"), SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e8m0fnu, torch.uint8])
+def test_the_inverse_undoes_it(rows: int, blocks: int, dtype: torch.dtype) -> None:
+    """Of several matrices, of a flat one, of every type of scale, for any strides."""
+    scales = torch.stack([numbered(rows, blocks), numbered(rows, blocks).flip(0)]).view(dtype)
+    back = unswizzle(swizzle(scales), rows=rows, blocks=blocks)
+    assert (back.dtype, back.is_contiguous()) == (dtype, True)
+    assert torch.equal(back.view(torch.uint8), scales.view(torch.uint8))
+    flat = unswizzle(swizzle(scales[0]).flatten(), rows=rows, blocks=blocks)
+    assert torch.equal(flat.view(torch.uint8), scales[0].view(torch.uint8))
+    strided = scales.view(torch.uint8).movedim(0, -1).contiguous().movedim(-1, 0)
+    assert torch.equal(swizzle(strided), swizzle(scales.view(torch.uint8)))
 
 
 def test_the_view_of_cute_is_the_same_memory() -> None:
@@ -57,3 +60,13 @@ def test_the_view_of_cute_is_the_same_memory() -> None:
     r, j = torch.meshgrid(torch.arange(rows), torch.arange(blocks), indexing="ij")
     for i in range(2):
         assert torch.equal(view[r % 32, r // 32 % 4, r // 128, j % 4, j // 4, i], scales[i])
+
+
+def test_tiles_of_another_matrix_are_refused() -> None:
+    """The message gives both shapes."""
+    with pytest.raises(
+        ValueError, match=r"found a shape of \(2, 1, 32, 4, 4\), expected .*1, 1, 32, 4, 4\) for 128 rows"
+    ):
+        unswizzle(torch.zeros(2, 1, 32, 4, 4, dtype=torch.uint8), rows=128, blocks=4)
+    with pytest.raises(ValueError, match=r"found a shape of \(1024,\), expected"):
+        unswizzle(torch.zeros(1024, dtype=torch.uint8), rows=128, blocks=4)
