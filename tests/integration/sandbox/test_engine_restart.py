@@ -18,8 +18,7 @@ from sandbox.host.hostroot import HostRoot
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Ending
 from tests.chaos.dockerd import Dockerd
-from tests.integration.sandbox.conftest import Workshop
-from tests.integration.sandbox.test_crashes import containers
+from tests.integration.sandbox.conftest import Workshop, containers
 from tests.support.waiting import wait_until
 
 
@@ -60,6 +59,6 @@ def test_an_engine_that_dies_costs_a_retry_and_no_restart(
         with engine.start(spec) as container:
             assert container.run(quick, on_progress=None, cancel=threading.Event()).ok
         engine.reap()
-        assert containers(engine, "tests-restart") == []
+        assert not containers(engine, "tests-restart")
     quarantine.close()
     engine.close()
