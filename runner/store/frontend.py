@@ -130,10 +130,10 @@ class Frontend(Base):
         Raises:
             NotFoundError: no such artifact, or it has expired.
         """
-        found = self._all("artifact", id=artifact_id)
-        if not found:
+        kept = self._all("artifact", id=artifact_id)
+        if not kept:
             raise NotFoundError(f"artifact {artifact_id} does not exist or has expired")
-        return Artifact(**found[0])
+        return Artifact(**kept[0])
 
 
 def _status_line(record: Row) -> StatusLine:

@@ -164,6 +164,8 @@ class Queue:
         reruns = [job for job in jobs if job.replaces is not None]
         if self.submissions[submission].done or (reruns and len(reruns) == len(jobs)):
             return "KR016"
+        if self.submissions[submission].user in self.banned:
+            return "KR010"
         return "KR017" if any(job.mode is mode and job.gpu_type in gpu_types for job in jobs) else None
 
     def cancel(self, submission: int, *, by_author: bool = False) -> int:

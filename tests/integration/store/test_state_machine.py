@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 )
 from psycopg.rows import dict_row
 
-from runner.base.errors import HostNameTakenError, StaleAttemptError
+from runner.base.errors import HostNameTakenError, StaleAttemptError, SubmissionError
 from runner.base.model import Job, JobResult, JobState, Mode, Verdict
 from runner.store import Completion, HostRecord, Store
 from tests.chaos import script
@@ -138,6 +138,10 @@ class QueueMachine(RuleBasedStateMachine):
                 idempotency_key=str(self.serial),
             )
 
+        if user in self.model.banned:
+            with pytest.raises(SubmissionError, match="is banned"):
+                send()
+            return
         submission = send()
         assert send() == submission
         self.model.submissions[submission] = ModelSubmission(id=submission, user=user)
@@ -192,9 +196,11 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.ranking() or self.model.banned)
     @rule(user=st.sampled_from(USERS), banned=st.booleans())
     def ban(self, user: str, *, banned: bool) -> None:
-        """A user's results count no more, or again."""
-        self.db.execute("UPDATE leaderboard.user_info SET is_banned = %s WHERE id = %s", (banned, user))
-        (self.model.banned.add if banned else self.model.banned.discard)(user)
+        """A user's results count no more and nothing more is taken; or both again."""
+        statement = "UPDATE leaderboard.user_info SET is_banned = %s WHERE id = %s"
+        # Who has never submitted is unknown.
+        if self.db.execute(statement, (banned, user)).rowcount:
+            (self.model.banned.add if banned else self.model.banned.discard)(user)
 
     @rule(host=st.sampled_from(HOSTS), draining=st.booleans())
     def drain(self, host: str, draining: bool) -> None:
