@@ -268,7 +268,7 @@ class Config(BaseModel):
     max_attempts: int = Field(default=3, ge=1, le=100, examples=[5])
     """
     A job that has failed this often through no fault of its submission ends as `internal_error`. This key and the four
-    below hold for the whole queue: each `kernel-runner migrate` writes its machine's, and daemons read none of them.
+    below hold for the whole queue: each `migrate` and `install --migrate` writes its machine's, and daemons read none.
     """
     retry_pause_s: float = Field(default=5.0, ge=0.0, le=86400.0, examples=[30.0])
     """

@@ -68,7 +68,9 @@ def install(
         Path | None,
         typer.Option("--eval-python", metavar="PATH", help="Evaluation environment for a new configuration."),
     ] = None,
-    migrate: Annotated[bool, typer.Option("--migrate", help="Also create or update the schema, as its owner.")] = False,
+    migrate: Annotated[
+        bool, typer.Option("--migrate", help="Also do what `migrate` does, as the schema's owner.")
+    ] = False,
     no_start: Annotated[bool, typer.Option("--no-start", help="Neither check nor start.")] = False,
 ) -> None:
     """Set this host up and start the daemon.

@@ -111,4 +111,4 @@ def without_infinite(value: Any) -> Any:  # noqa: ANN401 - JSON
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {name: without_infinite(part) for name, part in value.items()}
-    return [without_infinite(part) for part in value] if isinstance(value, list) else value
+    return [without_infinite(part) for part in value] if isinstance(value, list | tuple) else value

@@ -285,7 +285,7 @@ def content_sha256(digests: Mapping[str, Digest]) -> str:
 
 def schema_of(path: str, *, flat: str) -> pa.Schema:
     """The schema of a parquet file of an export, whose flat file is `flat`."""
-    return {**TABLES, RECEIPTS_FILE: RECEIPTS, flat: FLAT}.get(path, CODE)
+    return {flat: FLAT, **TABLES, RECEIPTS_FILE: RECEIPTS}.get(path, CODE)
 
 
 def shown(schema: pa.Schema) -> list[dict[str, Any]]:

@@ -51,7 +51,7 @@ Durations are seconds and may have a fraction. An unknown key or `KERNEL_RUNNER_
 nearest valid one.
 
 A new value counts after a restart, which loses no run (`max_attempts` and the four keys after it: after
-`kernel-runner migrate`): `kernel-runner check`, then `systemctl restart kernel-runner`.
+`kernel-runner migrate`, for all hosts): `kernel-runner check`, then `systemctl restart kernel-runner`.
 
 ## Keys
 

@@ -18,8 +18,7 @@ from structlog.testing import capture_logs
 from development import stack
 from runner.base import logs
 from runner.base.config import Config
-from runner.base.disk import DiskFloor
-from runner.base.errors import ConfigError, EngineUnavailableError
+from runner.base.errors import ConfigError, DiskFullError, EngineUnavailableError
 from runner.cli.check import _host_root
 from runner.cli.finding import Mark
 from runner.daemon.loop import ExitReason
@@ -91,27 +90,76 @@ def test_an_environment_that_containers_cannot_use_is_said_before_anything_is_up
     assert all("\n" not in text and str(tmp_path / "base") in text for text in said)
 
 
-def test_the_evaluator_gets_what_the_keys_say(tmp_path: Path) -> None:
-    """Each under its own name; and containers have the host's and the state directory's."""
-    numbers = {"build_timeout_s": 9.0, "max_run_s": 60.0, "warm_containers": 0}
-    given = config(tmp_path, host_name="gpu-01", build_workers=3, **numbers)
-    expected = {**numbers, "host_name": "gpu-01", "state_dir": tmp_path / "state", "build_workers": 3}
-    settings = vars(serve_module.evaluation_settings(given, Path("/eval/python")))
-    assert {name: settings[name] for name in expected} == expected
-    assert settings["eval_python"] == Path("/eval/python")
-    automatic = serve_module.evaluation_settings(config(tmp_path), Path("/eval/python"))
-    assert automatic.build_workers is None
-    assert serve_module.daemon_owner(given) == f"gpu-01:{tmp_path / 'state'}"
+def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engine, evaluator, stores and log get what the keys say."""
+    seen: dict[str, Any] = {}
 
+    class FakeEngine:
+        def __init__(self, base_url: str | None, *, owner: str) -> None:
+            seen.update(base_url=base_url, owner=owner)
 
-def test_the_disk_of_the_engines_data_counts_once_the_engine_has_said_where_it_is(tmp_path: Path) -> None:
-    """Until then that of the state directory alone."""
-    engine = cast("Any", SimpleNamespace(check=lambda: SimpleNamespace(data_root="/")))
-    adapter = serve_module._DockerAdapter(engine, Quarantine(), ())
-    floor = DiskFloor(config(tmp_path, min_free_gib=1e9), lambda: adapter.data_root)
-    assert [str(space.path) for space in floor.disk_spaces()] == [str(tmp_path / "state")]
-    adapter.check()
-    assert [str(space.path) for space in floor.disk_spaces()] == [str(tmp_path / "state"), "/"]
+        def check(self) -> SimpleNamespace:
+            return SimpleNamespace(data_root="/")
+
+        def close(self) -> None:
+            seen.update(closed=True)
+
+    class FakeDaemon:
+        def __init__(self, given: Config, **parts: Any) -> None:  # noqa: ANN401 - whatever serve hands over
+            seen.update(parts, config=given)
+            self.snapshot = object()
+
+        def run(self, control: ShutdownControl) -> ExitReason:
+            seen.update(control=control, stores=[seen["store_factory"](purpose) for purpose in ("claim", "listen")])
+            return ExitReason.CLEAN
+
+    class FakeEvaluator:
+        def __init__(self, _engine: object, _registry: object, settings: object, _quarantine: object) -> None:
+            seen.update(settings=settings)
+
+        def close(self) -> None:
+            assert "closed" not in seen, "warm containers are removed while the engine can still be spoken to"
+            seen.update(nothing_warm=True)
+
+    monkeypatch.setattr(serve_module, "DockerEngine", FakeEngine)
+    monkeypatch.setattr(serve_module, "Daemon", FakeDaemon)
+    monkeypatch.setattr(serve_module, "Evaluator", FakeEvaluator)
+    monkeypatch.setattr(logs, "configure", lambda *arguments: seen.update(log=arguments))
+    control = ShutdownControl()
+    given = config(
+        tmp_path,
+        docker_host="unix:///x",
+        host_name="gpu-01",
+        build_timeout_s=9.0,
+        max_run_s=60.0,
+        warm_containers=0,
+        build_workers=3,
+        min_free_gib=1e9,
+        log_format="json",
+        log_level="error",
+    )
+    assert serve(given, control) == 0
+    assert (seen["base_url"], seen["owner"]) == ("unix:///x", f"gpu-01:{tmp_path / 'state'}")
+    assert seen["log"] == ("json", "error")
+    claim, listen = seen["stores"]
+    assert "host=127.0.0.1" in claim._link._address
+    for store in (claim, listen):
+        assert "target_session_attrs=read-write" in store._link._address
+    assert seen["config"] == given
+    assert seen["instance"] == (tmp_path / "state/instance").read_text(encoding="ascii").strip()
+    settings = seen["settings"]
+    assert settings.eval_python == Path(sys.executable)
+    assert (settings.state_dir, settings.host_name, settings.max_run_s) == (tmp_path / "state", "gpu-01", 60.0)
+    assert seen["control"] is control
+    assert (settings.build_timeout_s, settings.build_workers) == (9.0, 3)
+    assert settings.warm_containers == 0
+    with pytest.raises(DiskFullError, match=r"state_dir .* floor 1e\+09 GiB: free some"):
+        seen["check_disk"]()
+    seen["engine"].check()
+    with pytest.raises(DiskFullError, match="the engine's data in /: "):
+        seen["check_disk"]()
+    assert seen["nothing_warm"]
+    assert seen["closed"]
 
 
 def test_one_daemon_per_state_directory(tmp_path: Path) -> None:

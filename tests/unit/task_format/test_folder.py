@@ -28,10 +28,12 @@ from tests.unit.task_format.samples import CU, TASK, changed, refusal, write
 
 
 def test_a_short_task_gets_kernelbots_defaults(tmp_path: Path) -> None:
-    """Keys that are absent are stored with the values that KernelBot gives them, and no others are."""
+    """Keys that are absent are stored with the values that KernelBot gives them, and no others: none of runner.yml."""
     folder = load(write(tmp_path))
     assert (folder.name, folder.description, folder.templates, folder.gpus) == ("adder", "Add.", {}, ())
     assert (folder.task.extra, folder.task.harness) == (Extra(), Harness.PROGRAM)
+    judged = load(write(tmp_path / "judged", extra={"harness": "builtin", "hidden": [{"size": 7, "seed": 9}]}))
+    assert to_stored(judged.task) == to_stored(folder.task)
     assert to_stored(folder.task) == {
         "lang": "py",
         "files": {"submission.py": SUBMISSION, "reference.py": "# reference\n", "eval.py": "# eval program\n"},
