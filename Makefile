@@ -24,7 +24,7 @@ PARALLEL := -n 4 --dist loadscope --no-loadscope-reorder
 test: setup ## every defence once; ARGS="path -k word" runs some, one after the other
 	@$(STACK) run -- $(PY) -m pytest $(or $(ARGS),--tier quick --corpora "$(CORPORA)" $(PARALLEL))
 
-test-all: setup ## every test that needs no GPU, every attack and every escape; about forty minutes on two cores
+test-all: setup ## every test that needs no GPU, every attack and every escape; about half an hour on two cores
 	@$(STACK) run -- $(PY) -m pytest $(PARALLEL)
 
 test-unit: setup ## the tests that need no engine, no database and no process of their own; about a minute on two cores
