@@ -11,7 +11,7 @@ from typing import Any, Final
 from runner.base.model import JobState, Mode, Verdict
 from runner.store.clean import fit
 from runner.store.connection import Link, Row
-from runner.store.queries import QUERIES
+from runner.store.queries import QUERIES, Query
 from runner.store.session import direct_address
 
 #: Column -> what makes of its value what records have.
@@ -57,12 +57,15 @@ class Base:
 
         Where a leaderboard's name is another one's number, the name counts.
         """
-        named = self._all("board_name", given=given)
-        return str(named[0]["name"]) if named else given
+        boards = self._all("board_name", given=given)
+        return str(boards[0]["name"]) if boards else given
 
     def _all(self, name: str, /, **values: object) -> Sequence[Row]:
         """Every row of a statement."""
-        return self._link.all(QUERIES[name], {key: fit(value) for key, value in values.items()})
+        return self._fetch(QUERIES[name], values)
+
+    def _fetch(self, query: Query, values: Mapping[str, object]) -> Sequence[Row]:
+        return self._link.all(query, {name: fit(value) for name, value in values.items()})
 
     def _one(self, name: str, /, **values: object) -> Row:
         """The row of a statement that always returns one."""

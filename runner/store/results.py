@@ -68,8 +68,8 @@ class Results(Base):
 
         None: it no longer waits, or another transaction holds it, and nothing was written.
         """
-        given = to_jsonb({"waits": False, **_result(job, result)})
-        answer = self._all("complete_waiting", host=host, instance=instance, result=given)
+        outcome = to_jsonb({"waits": False, **_result(job, result)})
+        answer = self._all("complete_waiting", host=host, instance=instance, result=outcome)
         return Completion(submission_done=answer[0]["submission_done"]) if answer else None
 
     def _commit(

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runner.store.claims import Claiming
-from runner.store.clean import fit
 from runner.store.connection import Row
 from runner.store.frontend import Frontend
 from runner.store.hosts import Hosts
@@ -34,4 +33,4 @@ class Store(QueueStore, Frontend, Operations):
 
     def all(self, query: Query, /, **values: object) -> Sequence[Row]:
         """Every row of a statement of a guest."""
-        return self._link.all(query, {name: fit(value) for name, value in values.items()})
+        return self._fetch(query, values)

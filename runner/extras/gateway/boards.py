@@ -74,7 +74,7 @@ async def gpus(request: Request) -> Response:
 
 
 async def _board(request: Request) -> Row:
-    """The leaderboard that the path names, if whoever asks may see it."""
+    """The leaderboard in the path. Raises Refusal where the caller may not see it."""
     who = await optional_user(request)
     board = await named(app_state(request), request.path_params["leaderboard"])
     await admit(app_state(request), board, who)

@@ -150,11 +150,11 @@ class Ascii(Response):
 def kept(
     make: Callable[Concatenate[AppState, _P], Awaitable[_T]],
 ) -> Callable[Concatenate[AppState, _P], Awaitable[_T]]:
-    """What a function has read for a drawing is used again for half a minute, for the same arguments."""
+    """Use what a function has read for a drawing again for half a minute, for the same arguments."""
 
     @functools.wraps(make)
     async def drawing(current: AppState, /, *of: _P.args, **named: _P.kwargs) -> _T:
-        return await current.drawings.fresh((make, *of), lambda: make(current, *of, **named))
+        return await current.drawings.fresh((make, *of, *named.items()), lambda: make(current, *of, **named))
 
     return drawing
 

@@ -50,10 +50,10 @@ def measure(server: Server) -> list[Figure]:
             lines.append((f"pgqueuer {_settings(options)}", side, side.side.preload))
     for number in range(ROUNDS):
         for name, side, preload in lines:
-            found = drain(server, side, preload, JOBS[side.name])
-            rates.setdefault(name, []).append(found)
-            print(f"  round {number + 1}, {name}: {found:.0f} jobs/s", flush=True)
-    rate = {name: statistics.median(found) for name, found in rates.items()}
+            measured = drain(server, side, preload, JOBS[side.name])
+            rates.setdefault(name, []).append(measured)
+            print(f"  round {number + 1}, {name}: {measured:.0f} jobs/s", flush=True)
+    rate = {name: statistics.median(measured) for name, measured in rates.items()}
     peer_rates = {peer: max(rate[name] for name in rate if name.startswith(peer)) for peer in there}
     return [
         Figure(

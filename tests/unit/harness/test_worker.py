@@ -161,7 +161,7 @@ class _Later(torch.Tensor):
 
 @pytest.fixture
 def answering() -> Iterator[Worker]:
-    """A worker to whom nobody speaks."""
+    """A worker that gets no request."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         yield Worker(Channel(ours, max_bytes=64, accept_descriptors=True, wake_fd=None), own_cores=False)

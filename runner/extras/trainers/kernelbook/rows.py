@@ -151,7 +151,9 @@ def content_of(row: Row, column: str) -> str | None:
 
 @contextmanager
 def written(target: Path, *, empty: bool = True) -> Iterator[Callable[[Mapping[str, Any]], object]]:
-    """Write rows to a JSONL file that appears whole, or not at all. `empty`: also without any row; else it goes then.
+    """Write rows to a JSONL file that appears whole, or not at all.
+
+    `empty`: keep the file if it has no row; else remove it, and an older one of that name.
 
     Raises:
         DataError: the folder cannot be written.

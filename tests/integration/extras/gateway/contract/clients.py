@@ -51,7 +51,7 @@ class Outcome:
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     #: Names of the zip files of a profile, with what is in each.
     profiles: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    #: What strict versions are told of each result.
+    #: What the gateway tells strict versions about each result.
     metadata: list[dict[str, Any]] = field(default_factory=list)
 
 
