@@ -18,7 +18,6 @@ from runner.cli.versions import FLOORS, below_floor
 from runner.devices.vendors import SUPPORTED
 from runner.evaluation.container_spec import HOST_IMAGE, cdi_name
 from sandbox.host.engine import EngineFacts
-from sandbox.spec import DeviceDriver
 
 _TOOLKIT: Final = "nvidia-container-toolkit"
 #: Programs that tell the toolkit's version, newest first.
@@ -54,7 +53,7 @@ def device_access(gpu: GpuType, slots: Sequence[Slot], offered: Mapping[str, tup
     if gpu.image != HOST_IMAGE and all(names):
         yield Finding.ok(name, f"by CDI: {', '.join(filter(None, names))}")
         return
-    if gpu.image != HOST_IMAGE and SUPPORTED[gpu.vendor].driver is DeviceDriver.NVIDIA:
+    if gpu.image != HOST_IMAGE and SUPPORTED[gpu.vendor].by_uuid:
         fact = "through NVIDIA's runtime: the engine offers no CDI name that is theirs"
         remedy = (
             "with it, `systemctl daemon-reload` can take the devices of running containers away where cgroups are of "

@@ -30,6 +30,7 @@ from runner.daemon.spec import DaemonSpec
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.container_spec import SLOT_LABEL
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.leftovers import keep_out
 from runner.store import QueueStore
 from runner.store.probe import probe
 from sandbox.errors import NotReaped, SandboxError
@@ -65,7 +66,7 @@ class _DockerAdapter:
             if any(labels.get(SLOT_LABEL) not in self._slots for _, labels in error.left):
                 raise EngineUnavailableError(str(error)) from error
             for left, labels in error.left:
-                self._quarantine.add(labels[SLOT_LABEL], left, error)
+                keep_out(labels[SLOT_LABEL], left, error, self._quarantine)
             return 0
         except SandboxError as error:
             raise EngineUnavailableError(str(error)) from error

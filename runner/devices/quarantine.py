@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from runner.base.logs import get_logger
-from sandbox.errors import Leftover, SandboxError
 
 #: Seconds between two attempts to remove a container; the engine module bounds each attempt.
 RETRY_S: Final = 5.0
@@ -37,19 +36,11 @@ class Quarantine:
         """Call this whenever the state of a slot changes."""
         self._on_change = call
 
-    def add(self, slot: str, container: Leftover, error: SandboxError) -> None:
-        """Quarantine a slot until its container is gone."""
-        reason = f"container {container.id[:12]} could not be removed: {error}"
-
-        def gone() -> bool:
-            try:
-                container.close()
-            except SandboxError:
-                # The error was logged when the slot was quarantined; retries do not log it again.
-                return False
-            return True
-
-        self._add(slot, container, reason, gone, event="slot_container_gone", container=container.id[:12])
+    def quarantine_container(self, slot: str, container: str, why: str, *, gone: Callable[[], bool]) -> None:
+        """Quarantine a slot until `gone` is true of the container of this id, which could not be removed."""
+        name = container[:12]
+        reason = f"container {name} could not be removed: {why}"
+        self._add(slot, container, reason, gone, event="slot_container_gone", container=name)
 
     def quarantine_devices(self, slot: str, reason: str, *, mended: Callable[[], bool]) -> None:
         """Quarantine a slot until `mended` is true of its devices. Does nothing if that is so already."""

@@ -10,6 +10,7 @@
     build_plan       what compiles a submission, and is built before the run
     build_cache      builds, and keeps what they leave for the submission's jobs
     warm_pool        started containers that wait for jobs
+    leftovers        containers that could not be removed
     mode_result      the result lines of one mode, as numbers
     verdict          the parts of a verdict that depend on no kind
     result_rows      the rows of `leaderboard.runs`, in KernelBot's keys

@@ -32,6 +32,7 @@ from runner.evaluation import secret
 from runner.evaluation.build_cache import Build, BuildCache
 from runner.evaluation.context import Place, SubmissionContext
 from runner.evaluation.kinds.kind import Builds, Kind, Run, Spent
+from runner.evaluation.leftovers import keep_out
 from runner.evaluation.open_gates import OpenGates
 from runner.evaluation.plan import Plan, make_probe
 from runner.evaluation.warm_pool import WarmPool
@@ -373,8 +374,7 @@ def execute(
                     raise CancelledByRequest("cancelled before its container started")
                 exchange = converse(resources.engine.start(plan.spec))
         except SandboxError as error:
-            if error.leftover is not None:
-                resources.quarantine.add(slot.name, error.leftover, error)
+            keep_out(slot.name, error.leftover, error, resources.quarantine)
             if isinstance(error, EngineUnavailable):
                 raise EngineUnavailableError(str(error)) from error
             raise EvaluationError(str(error)) from error

@@ -26,8 +26,9 @@ from runner.devices import spare_cpus
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.build_plan import BuildPlan
 from runner.evaluation.context import SubmissionContext
+from runner.evaluation.leftovers import keep_out, remove
 from runner.evaluation.secret import run_of, runs_of_build
-from runner.evaluation.warm_pool import CANCEL_POLL_S, remove
+from runner.evaluation.warm_pool import CANCEL_POLL_S
 from sandbox.errors import EngineUnavailable, SandboxError
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport
@@ -247,8 +248,8 @@ class BuildCache:
             archive = BuildArchive(self._directory)
             report = self._run(plan, place, archive, what, cancel)
         except (SandboxError, OSError) as error:
-            if isinstance(error, SandboxError) and error.leftover is not None:
-                self._quarantine.add(place, error.leftover, error)
+            if isinstance(error, SandboxError):
+                keep_out(place, error.leftover, error, self._quarantine)
             if isinstance(error, EngineUnavailable):
                 raise EngineUnavailableError(str(error)) from error
             # A run with the same problem reports it, and can be retried.

@@ -366,5 +366,5 @@ class Evaluator:
 
 def _driver(gpu: GpuType) -> DeviceDriver:
     """How devices of a type that have no CDI name are asked for: by NVIDIA's runtime for an image, else by node."""
-    own = gpu.vendor in SUPPORTED and gpu.image != HOST_IMAGE
-    return SUPPORTED[gpu.vendor].driver if own else DeviceDriver.NODES
+    by_uuid = gpu.vendor in SUPPORTED and gpu.image != HOST_IMAGE and SUPPORTED[gpu.vendor].by_uuid
+    return DeviceDriver.NVIDIA if by_uuid else DeviceDriver.NODES

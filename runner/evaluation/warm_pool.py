@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from runner.base.logs import get_logger
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.container_spec import SLOT_LABEL, ContainerOwner
+from runner.evaluation.leftovers import keep_out, remove
 from sandbox.errors import EngineRefused, SandboxError
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.policy.checks import GVISOR
@@ -318,8 +319,7 @@ class WarmPool:
             )
         except SandboxError as error:
             _log.warning("warm_container_not_started", slot=slot, error=str(error))
-            if error.leftover is not None:
-                self._quarantine.add(slot, error.leftover, error)
+            keep_out(slot, error.leftover, error, self._quarantine)
             if isinstance(error, EngineRefused):
                 # Perhaps this engine cannot change a container's cores.
                 self._spare_cpus = ()
@@ -340,14 +340,6 @@ class WarmPool:
     def _is_unwanted(self, place: _SlotPool) -> bool:
         """Whether a job has begun that does without what is being started: nothing may be imported beside it."""
         return self._closed or (place.busy and not place.awaited)
-
-
-def remove(container: Container, slot: str, quarantine: Quarantine) -> None:
-    """Remove a container. One that cannot be removed puts its slot into quarantine, and changes no verdict."""
-    try:
-        container.close()
-    except SandboxError as error:
-        quarantine.add(slot, container, error)
 
 
 def _comparable(spec: SandboxSpec) -> SandboxSpec:

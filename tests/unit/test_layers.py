@@ -314,6 +314,19 @@ def test_the_sandbox_and_the_tasks_do_not_know_the_runner() -> None:
     assert foreign == set()
 
 
+def test_only_the_evaluation_and_what_is_above_it_know_the_sandbox_and_the_tasks() -> None:
+    """Devices, store, task format and base are used without a container."""
+    below = tuple(f"runner/{part}/" for part in ("base", "devices", "store", "task_format"))
+    wrong = {
+        f"{relative(path)}: {name}"
+        for path in modules()
+        if relative(path).startswith(below)
+        for name in imports(path)
+        if name.split(".")[0] in ("sandbox", "tasks")
+    }
+    assert wrong == set()
+
+
 def room(name: str) -> str:
     """The folder of sandbox/ that a dotted name lies in; the empty string for its top level."""
     part = name.split(".")[1] if "." in name else ""

@@ -8,7 +8,10 @@ ask by vendor, too:
 - `runner/evaluation/container_spec.py` and `sandbox/host/hostroot.py`: folders of the vendors' tools.
 - `runner/evaluation/kinds/program.py` and `tasks/harness/shared/profilers.py`: whose profiler runs.
 - `tasks/harness/shared/cuda_driver.py`: without `libcuda.so.1` calls go by message.
-- `sandbox/policy/checks.py`: device nodes that vendors' tools add beside the device's own.
+- `sandbox/policy`: `checks.py`, device nodes that vendors' tools add beside the device's own; `hardening.py`, NVIDIA's
+  runtime.
+- `tasks/harness/judge/main.py`: the node that says that a container has a device.
+- `systemd/kernel-runner.service`: the nodes that the daemon may use.
 - `runner/base/gpu_types/draft.py` and `registry.py`: what `gpu detect` writes, and which keys need a vendor.
 """
 
@@ -24,7 +27,6 @@ from typing import Protocol
 from runner.base.device_facts import Details, Reading
 from runner.base.gpu_types import Vendor
 from runner.base.model import Device
-from sandbox.spec import DeviceDriver
 
 
 class Library(Protocol):
@@ -61,8 +63,8 @@ class Support:
     own_node: re.Pattern[str]
     #: Whether the instances of a divided device have only the whole device's own node.
     instances_share_node: bool
-    #: How an image's containers get devices that have no CDI name.
-    driver: DeviceDriver = DeviceDriver.NODES
+    #: Whether an image's containers get devices that have no CDI name by UUID, through NVIDIA's runtime; else by node.
+    by_uuid: bool = False
     #: How the names of nodes begin that computing needs beside the device's own, and how they are made.
     needed_nodes: tuple[str, ...]
     nodes_remedy: str

@@ -14,7 +14,6 @@ from runner.base.gpu_types import CLOCK_REASONS, Vendor
 from runner.base.model import Device
 from runner.devices import sysfs
 from runner.devices.vendors import Support
-from sandbox.spec import DeviceDriver
 
 #: Bits of nvmlDeviceGetCurrentClocksEventReasons.
 _THROTTLE: Final = {0x2 << position: name for position, name in enumerate(CLOCK_REASONS[Vendor.NVIDIA])}
@@ -301,7 +300,7 @@ SUPPORT: Final = Support(
     cdi_kind="nvidia.com/gpu",
     own_node=re.compile(r"/dev/nvidia\d+"),
     instances_share_node=True,
-    driver=DeviceDriver.NVIDIA,
+    by_uuid=True,
     needed_nodes=("nvidiactl", "nvidia-uvm"),
     nodes_remedy="as root: nvidia-modprobe -u -c=0 (the service does it at each start), then restart kernel-runner",
     clock_is_limit=False,

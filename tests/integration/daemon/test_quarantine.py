@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from runner.daemon.monitoring.readiness import SLOTS
+from runner.evaluation.leftovers import keep_out
 from sandbox.errors import EngineRefused
 from tests.integration.daemon.rig import Rig, cpu_slots
 
@@ -33,13 +34,13 @@ def test_the_others_go_on_and_the_slot_comes_back(rig: Rig) -> None:
     rig.slots = cpu_slots(2)
     rig.start()
     first, second = _Stuck(), _Stuck()
-    rig.quarantine.add("cpu0", first, EngineRefused("device fell off the bus"))
+    keep_out("cpu0", first, EngineRefused("device fell off the bus"), rig.quarantine)
     why = "container 0123456789ab could not be removed: device fell off the bus"
     rig.wait_for(lambda: _reasons(rig) == [why, None], "the list of hosts says which slot is stuck")
     rig.wait_done(*(rig.submit() for _ in range(4)))
     assert {slot for _, _, slot in rig.evaluator.seen} == {"cpu1"}
 
-    rig.quarantine.add("cpu1", second, EngineRefused("device fell off the bus"))
+    keep_out("cpu1", second, EngineRefused("device fell off the bus"), rig.quarantine)
     rig.wait_for(lambda: rig.waiting_for == SLOTS, "the daemon says that it is not ready")
     waits = rig.submit()
     second.go.set()

@@ -18,6 +18,7 @@ from runner.base.errors import EvaluationError
 from runner.base.model import Job, JobResult, Mode, Slot, Verdict
 from runner.evaluation import build_cache
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.leftovers import keep_out
 from runner.task_format import load_folder
 from runner.task_format.model import Harness, Task
 from sandbox.errors import EngineRefused
@@ -281,7 +282,7 @@ def test_nvcc_runs_once_for_both_jobs_and_its_facts_stand_with_both(made: Evalua
 
 def test_a_job_does_not_run_beside_a_container_that_would_not_go(made: Evaluator) -> None:
     """The run before it left one behind: that is no verdict, and the job is tried elsewhere."""
-    made._resources.quarantine.add(SLOT.name, Stuck(), EngineRefused("it will not go"))
+    keep_out(SLOT.name, Stuck(), EngineRefused("it will not go"), made._resources.quarantine)
     with pytest.raises(EvaluationError, match=r"slot cpu0 cannot be used: .*it will not go"):
         evaluate(made, job("pass"))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runner.devices.quarantine import Quarantine
-from runner.evaluation.warm_pool import remove
+from runner.evaluation.leftovers import remove
 from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot
 from sandbox.protocol import Step, StepsRequest

@@ -7,6 +7,7 @@ import threading
 from structlog.testing import capture_logs
 
 from runner.devices.quarantine import Quarantine
+from runner.evaluation.leftovers import keep_out
 from sandbox.errors import EngineRefused
 from tests.support.waiting import PATIENCE_S
 
@@ -33,8 +34,8 @@ def test_a_slot_is_out_until_its_last_container_is_gone() -> None:
     quarantine.on_change(changes.release)
     one, other = Stuck("a"), Stuck("b")
     with capture_logs() as logs:
-        quarantine.add("cpu0", one, EngineRefused("it hangs"))
-        quarantine.add("cpu0", other, EngineRefused("it hangs too"))
+        keep_out("cpu0", one, EngineRefused("it hangs"), quarantine)
+        keep_out("cpu0", other, EngineRefused("it hangs too"), quarantine)
         assert quarantine.reasons() == {
             "cpu0": "container aaaaaaaaaaaa could not be removed: it hangs; "
             "container bbbbbbbbbbbb could not be removed: it hangs too"

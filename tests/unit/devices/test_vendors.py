@@ -35,8 +35,6 @@ class Library:
     def details(self, device): return Details(driver="1.0")
     def read(self, device): return Reading(used_bytes=0)
     def sample(self, device): return Reading()
-    def lock(self, device, clocks): ...
-    def release(self, device, clocks): ...
 
 
 SUPPORT = Support(
