@@ -1,8 +1,10 @@
 """The books of the storm: what must hold at every moment, and what must have happened in the end.
 
 `Watch` looks at the database all the time, `settled` looks at everything once nothing is open any more. Both return
-sentences about what is wrong; none means that nothing was lost, doubled or let in late. They trust the orders, the
-tables and the daemons' journals, and know nothing of how the queue works.
+sentences about what is wrong; none means that nothing was lost, doubled or let in late. Wrong is a job that has not
+ended exactly once with the rows of one execution, a claim that ran twice, a device that did two things at once, and a
+lost result whose daemon was not killed at that moment. They trust the orders, the tables and the daemons' journals, and
+know nothing of how the queue works.
 """
 
 from __future__ import annotations

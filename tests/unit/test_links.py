@@ -89,6 +89,18 @@ def test_every_file_that_the_pages_for_developers_name_is_there() -> None:
     ] == []
 
 
+def test_the_tour_of_one_job_names_functions_of_its_files() -> None:
+    """A step that was renamed or moved is moved on the page, too."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    steps = re.findall(r"(?m)^\| \d+ \| `([^`]+)` \| `(?:\w+\.)?(\w+)` \|", page)
+    assert len(steps) == 15
+    assert [
+        (file, name)
+        for file, name in steps
+        if not re.search(rf"(def |FUNCTION runner\.){name}\(", (ROOT / file).read_text(encoding="utf-8"))
+    ] == []
+
+
 def test_no_link_follows_a_branch_of_another_project() -> None:
     """A file of a branch moves or goes; a commit's stays."""
     branch = re.compile(r"https://github\.com/[^)\s]+/(?:blob|tree)/(?![0-9a-f]{40}/)[^)\s]*")
