@@ -20,7 +20,7 @@ from tasks.harness.judge.stopping import Timing
 
 _NAMES: Final = {False: "public", True: "secret"}
 #: When a case has been timed enough: a fifth of what a public run is given.
-_TIMING: Final = Timing(max_runs=20, max_kernel_s=5.0)
+_TIMING: Final = Timing(min_runs=10, max_runs=20, max_kernel_s=5.0)
 
 
 def tests_of(job: Job, cases: CaseSet) -> tuple[Case, ...]:

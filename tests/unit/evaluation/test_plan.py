@@ -446,7 +446,7 @@ def test_a_secret_job_has_fewer_calls() -> None:
         timed = [each for each in judge_request(planned(samples.task(), mode=mode)).modes if each.floors]
         assert [(each.timing, each.ranked) for each in timed] == [(None, True)]
     rules = [Stopping.of(timing, max_kernel_ns=10e9, max_wall_ns=120e9) for timing in (secret.timing, None)]
-    assert [(rule.max_runs, rule.max_kernel_ns) for rule in rules] == [(20, 5e9), (100, 10e9)]
+    assert [(rule.min_runs, rule.max_runs, rule.max_kernel_ns) for rule in rules] == [(10, 20, 5e9), (20, 100, 10e9)]
 
 
 @pytest.mark.parametrize("mode", [Mode.LEADERBOARD, Mode.PRIVATE])
