@@ -35,7 +35,7 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class Stopping:
-    """The rule of one case. Any ceiling ends it after three samples, interval and judge's time only after the floors."""
+    """The rule of one case. Any ceiling ends it after three samples; interval and judge's time, after the floors."""
 
     #: Ceilings: timed calls, the sum of their times, what the case takes the judge, and the judge's processor time in
     #: checks: a call that is not checked does not count.
@@ -66,9 +66,7 @@ class Stopping:
         A task that says how wide the interval may be is timed until it is.
         """
         exact = timing is not None and timing.width is not None
-        rule = cls(
-            max_kernel_ns=max_kernel_ns, max_wall_ns=max_wall_ns, enough_ns=math.inf if exact else enough_ns
-        )
+        rule = cls(max_kernel_ns=max_kernel_ns, max_wall_ns=max_wall_ns, enough_ns=math.inf if exact else enough_ns)
         own = {} if timing is None else {name: value for name, value in vars(timing).items() if value is not None}
         plain = {name: own[name] for name in ("max_runs", "min_runs", "width", "noisy", "refuse") if name in own}
         times = ("max_kernel", "max_wall", "min_kernel", "min_wall")
