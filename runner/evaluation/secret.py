@@ -18,11 +18,13 @@ from typing import Final
 from runner.base.model import Demand, FinalJob, Job, Mode, SubmissionJob
 from runner.task_format.model import Case, CaseSet, Task
 from tasks.harness.judge.request import ModeRequest
-from tasks.harness.judge.stopping import Timing
+from tasks.harness.judge.stopping import Stopping, Timing
 
 _NAMES: Final = {False: "public", True: "secret"}
 #: When a case has been timed enough: a fifth of what a public run is given.
-_TIMING: Final = Timing(max_runs=20, max_kernel_s=5.0)
+_TIMING: Final = Timing(min_runs=10, max_runs=20, max_kernel_s=5.0)
+#: In a final: when its interval is as narrow as a ranked case's may be, however long the judge takes.
+_FINAL_TIMING: Final = Timing(width=Stopping.width)
 
 
 def tests_of(job: Job, cases: CaseSet) -> tuple[Case, ...]:
@@ -47,8 +49,10 @@ def derived_seed(secret_seed: int, purpose: str) -> int:
 
 
 def timed(job: Job, leaderboard: ModeRequest) -> ModeRequest:
-    """The timed calls of a ranked job: fewer in a secret run, unless the task has a rule of its own."""
-    if _counts(job):
+    """The timed calls of a ranked job: fewer in a secret run, more in a final, unless the task has its own rule."""
+    if job.mode is Mode.FINAL:
+        return replace(leaderboard, timing=leaderboard.timing or _FINAL_TIMING)
+    if not job.secret:
         return leaderboard
     return replace(leaderboard, timing=leaderboard.timing or _TIMING, ranked=False)
 

@@ -75,6 +75,8 @@ class Script:
     checkers_ns: int = 0
     input_bytes: int = 64
     by_flags: bool = True
+    #: How long copies of outputs go on after the clock.
+    copy_ns: int = 1_000_000
 
 
 class ScriptedWorkers:
@@ -113,7 +115,7 @@ class ScriptedWorkers:
             by_flags=self._script.by_flags,
             delayed_ns=next(self._delayed),
             stalled=next(self._stalled),
-            copy_ns=1_000_000,
+            copy_ns=self._script.copy_ns,
             exclusive=next(self._exclusive),
             tensors=1,
             input_bytes=self._script.input_bytes,

@@ -43,6 +43,8 @@ from runner.extras.data.tables import (
 )
 
 #: What the database says of a row.
+#: How many unknown lines of a list of exclusions a message names.
+_UNKNOWN_SHOWN: Final = 5
 _FROM_DATABASE: Final = pa.schema([field for field in SUBMISSIONS if field.name != "code_encoding"])
 
 
@@ -113,10 +115,18 @@ def _files_of_export(target: Path) -> set[str]:
 
 
 def _scope(database: Snapshot, boards: Sequence[DataBoard], options: Options) -> tuple[Scope, Sequence[People]]:
-    """Which rows are exported, and whose they are."""
+    """Which rows are exported, and whose they are.
+
+    Raises:
+        DataError: the list of exclusions names somebody who is not there: a mistyped person would be published.
+    """
     exclusions = options.exclusions
     ids = tuple(board.id for board in boards)
     scope = Scope(boards=ids, users=exclusions.users, submissions=exclusions.submissions)
+    unknown = database.unknown(scope)
+    if unknown:
+        shown = ", ".join(unknown[:_UNKNOWN_SHOWN]) + (" …" if len(unknown) > _UNKNOWN_SHOWN else "")
+        raise DataError(f"the list of exclusions names what no leaderboard has: {shown}; correct or remove these lines")
     people = database.people(scope)
     refuse_addresses(people, options)
     if options.without_banned:

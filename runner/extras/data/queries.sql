@@ -35,6 +35,14 @@ FROM (
 GROUP BY e.leaderboard_id
 ORDER BY e.leaderboard_id
 
+-- name: unknown
+-- What a list of exclusions names and no submission has.
+SELECT 'user ' || u.id AS name FROM unnest(%(users)s::text[]) AS u (id)
+WHERE NOT EXISTS (SELECT FROM runner.dataset_people p WHERE p.user_id = u.id)
+UNION ALL
+SELECT 'submission ' || s.id FROM unnest(%(submissions)s::integer[]) AS s (id)
+WHERE NOT EXISTS (SELECT FROM runner.dataset_people p WHERE p.submission_id = s.id)
+
 -- name: submissions
 -- The rows of a data export without what their code says; times in microseconds since 1970, UTC.
 SELECT e.submission_id, e.leaderboard_id, e.problem_name, e.user_id, e.user_name, e.code_id, e.file_name,

@@ -133,6 +133,10 @@ class Snapshot:
         records = rows(self._connection, QUERIES["people"], scope.parameters())
         return [People(**{**line, "banned": tuple(line["banned"] or ())}) for line in records]
 
+    def unknown(self, scope: Scope) -> Sequence[str]:
+        """Users and submissions that the scope leaves out, and that no leaderboard has."""
+        return [line["name"] for line in rows(self._connection, QUERIES["unknown"], scope.parameters())]
+
     def host_keys(self) -> Sequence[HostKey]:
         """The public keys that hosts have registered, oldest first."""
         return [HostKey(**key) for key in rows(self._connection, SHARED["host_keys"])]

@@ -35,7 +35,7 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class Stopping:
-    """The rule of one case. Any ceiling ends it after three samples, the interval only after the floors."""
+    """The rule of one case. Any ceiling ends it after three samples; interval and judge's time, after the floors."""
 
     #: Ceilings: timed calls, the sum of their times, what the case takes the judge, and the judge's processor time in
     #: checks: a call that is not checked does not count.
@@ -48,6 +48,8 @@ class Stopping:
     min_kernel_ns: float = 1e9
     #: The interval does not end a case before this time, for devices whose clocks settle slowly.
     min_wall_ns: float = 0.0
+    #: The case ends when it has `min_runs` calls and has taken the judge so long.
+    enough_ns: float = math.inf
     #: The case ends when the 95 % interval of the mean (Student's t) is at most this part of the mean.
     width: float = 0.004
     #: A result is marked noisy if the bootstrap interval of the mean is wider than this part of it.
@@ -56,9 +58,15 @@ class Stopping:
     refuse: float = 5.0
 
     @classmethod
-    def of(cls, timing: Timing | None, *, max_kernel_ns: float, max_wall_ns: float) -> Stopping:
-        """The rule of a mode, with a task's own values. A task may not wait longer than the mode does."""
-        rule = cls(max_kernel_ns=max_kernel_ns, max_wall_ns=max_wall_ns)
+    def of(
+        cls, timing: Timing | None, *, max_kernel_ns: float, max_wall_ns: float, enough_ns: float = math.inf
+    ) -> Stopping:
+        """The rule of a mode, with a task's own values. A task may not wait longer than the mode does.
+
+        A task that says how wide the interval may be is timed until it is.
+        """
+        exact = timing is not None and timing.width is not None
+        rule = cls(max_kernel_ns=max_kernel_ns, max_wall_ns=max_wall_ns, enough_ns=math.inf if exact else enough_ns)
         own = {} if timing is None else {name: value for name, value in vars(timing).items() if value is not None}
         plain = {name: own[name] for name in ("max_runs", "min_runs", "width", "noisy", "refuse") if name in own}
         times = ("max_kernel", "max_wall", "min_kernel", "min_wall")
@@ -67,7 +75,10 @@ class Stopping:
         return replace(changed, max_wall_ns=min(changed.max_wall_ns, max_wall_ns))
 
     def reason(self, so_far: Progress) -> str | None:
-        """Why the case ends: runs, wall_time, kernel_time, check_time or interval; None if it goes on."""
+        """Why the case ends: runs, wall_time, kernel_time, check_time, interval or judge_time; None if it goes on.
+
+        The last two say that more calls would tell little more; the others cut the case short.
+        """
         if so_far.count < FEWEST:
             return None
         ceilings = {
@@ -82,7 +93,9 @@ class Stopping:
         too_few = so_far.count < self.min_runs and so_far.total_ns < self.min_kernel_ns
         if too_few or so_far.judged_ns < self.min_wall_ns:
             return None
-        return "interval" if so_far.relative_width <= self.width else None
+        if so_far.relative_width <= self.width:
+            return "interval"
+        return "judge_time" if so_far.count >= self.min_runs and so_far.judged_ns >= self.enough_ns else None
 
 
 @dataclass(frozen=True, kw_only=True)

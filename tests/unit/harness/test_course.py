@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median, stdev
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -142,6 +143,26 @@ def test_a_case_ends_for_each_reason(script: Script, timing: Timing | None, stop
     assert facts["checked"] == facts["calls"] + 2
     done = [what for what, *_ in outcome.done if what != "control"]
     assert done == ["call", "check"] * (calls + 2)
+
+
+@pytest.mark.parametrize(
+    ("copy_ns", "how", "stopped", "calls"),
+    [
+        (0, {}, "judge_time", 20),
+        # 100 µs by 65 calls are 3 % of 51.5 µs.
+        (100_000, {}, "judge_time", 65),
+        (1_000_000, {}, "runs", 100),
+        (1_000_000, {"ranked": False}, "judge_time", 20),
+        (0, {"device": "cuda"}, "runs", 100),
+        (0, {"timing": Timing(width=0.004)}, "runs", 100),
+    ],
+)
+def test_half_a_second_of_the_judges_time_is_enough_on_a_cpu(
+    copy_ns: int, how: dict[str, Any], stopped: str, calls: int
+) -> None:
+    """After so many calls that a byte that is written late gains little, and not where a task wants an interval."""
+    facts = time_case(Script(spans_ns=VARYING, check_ns=30_000_000, copy_ns=copy_ns), **how).details
+    assert (facts["stopped"], facts["calls"]) == (stopped, calls)
 
 
 def test_no_time_of_the_host_ends_a_case() -> None:

@@ -71,6 +71,28 @@ def test_every_part_of_the_rule_can_be_said(timing: Timing, count: int, judged_n
     assert rule.reason(_progress(_row(STEADY, count), judged_ns=judged_ns)) == reason
 
 
+@pytest.mark.parametrize(
+    ("timing", "count", "judged_ns", "reason"),
+    [
+        (None, 20, 0.5e9, "judge_time"),
+        (None, 19, 0.6e9, None),
+        (None, 20, 0.4e9, None),
+        (Timing(min_runs=10), 10, 0.6e9, "judge_time"),
+        (Timing(min_runs=30, min_kernel_s=0.01), 29, 0.6e9, None),
+        (Timing(min_wall_s=0.7), 20, 0.6e9, None),
+        (Timing(width=1e-5), 99, 0.6e9, None),
+        (Timing(width=1e-5), 100, 0.6e9, "runs"),
+    ],
+)
+def test_enough_has_been_timed_for_the_judges_time(
+    timing: Timing | None, count: int, judged_ns: float, reason: str | None
+) -> None:
+    """After the least number of calls and the least time; not where a task says how wide the interval may be."""
+    rule = Stopping.of(timing, max_kernel_ns=10e9, max_wall_ns=120e9, enough_ns=0.5e9)
+
+    assert rule.reason(_progress(_row((1e6, 2e6), count), judged_ns=judged_ns)) == reason
+
+
 def test_the_interval_agrees_with_scipys() -> None:
     """It is Student's, and there is none below three calls."""
     import scipy.stats

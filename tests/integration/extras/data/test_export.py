@@ -322,6 +322,17 @@ def test_exclusions_are_left_out_and_counted(oddities: Oddities, database_url: s
     assert verify(tmp_path / "out", no_progress) == []
 
 
+def test_an_exclusion_of_nobody_is_refused(filler: Filler, database_url: str, tmp_path: Path) -> None:
+    """A mistyped id would publish whom it should leave out."""
+    filler.user("user2", "Ada")
+    known = filler.ranked(filler.board("gemv"), "user2", b"x", "0.001")
+    for users, submissions, words in (({"user"}, {known}, "user user;"), ({"user2"}, {known + 1}, "submission ")):
+        left_out = Exclusions(users=frozenset(users), submissions=frozenset(submissions))
+        with pytest.raises(DataError, match=f"no leaderboard has: {words}"):
+            exported(database_url, tmp_path / "out", exclusions=left_out)
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_manifest_says_what_was_exported(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
     """Files with rows, hash and schema; leaderboards with counts; versions; a card with notes and every column."""
     done = exported(database_url, tmp_path / "out", notes={"gemv": "Hardware was unreliable."}, licence="mit")
