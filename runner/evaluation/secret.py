@@ -18,13 +18,11 @@ from typing import Final
 from runner.base.model import Demand, FinalJob, Job, Mode, SubmissionJob
 from runner.task_format.model import Case, CaseSet, Task
 from tasks.harness.judge.request import ModeRequest
-from tasks.harness.judge.stopping import Stopping, Timing
+from tasks.harness.judge.stopping import Timing
 
 _NAMES: Final = {False: "public", True: "secret"}
 #: When a case has been timed enough: a fifth of what a public run is given.
-_TIMING: Final = Timing(min_runs=10, max_runs=20, max_kernel_s=5.0)
-#: In a final: when its interval is as narrow as a ranked case's may be, however long the judge takes.
-_FINAL_TIMING: Final = Timing(width=Stopping.width)
+_TIMING: Final = Timing(max_runs=20, max_kernel_s=5.0)
 
 
 def tests_of(job: Job, cases: CaseSet) -> tuple[Case, ...]:
@@ -49,10 +47,13 @@ def derived_seed(secret_seed: int, purpose: str) -> int:
 
 
 def timed(job: Job, leaderboard: ModeRequest) -> ModeRequest:
-    """The timed calls of a ranked job: fewer in a secret run, more in a final, unless the task has its own rule."""
+    """The timed calls of a ranked job: fewer in a secret run, unless the task has a rule of its own.
+
+    In a final no case ends because it has taken the judge long (`Stopping.of`): an empty rule says so.
+    """
     if job.mode is Mode.FINAL:
-        return replace(leaderboard, timing=leaderboard.timing or _FINAL_TIMING)
-    if not job.secret:
+        return replace(leaderboard, timing=leaderboard.timing or Timing())
+    if _counts(job):
         return leaderboard
     return replace(leaderboard, timing=leaderboard.timing or _TIMING, ranked=False)
 

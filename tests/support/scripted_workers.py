@@ -76,7 +76,7 @@ class Script:
     input_bytes: int = 64
     by_flags: bool = True
     #: How long copies of outputs go on after the clock.
-    copy_ns: int = 1_000_000
+    copies_ns: Sequence[int] = (1_000_000,)
 
 
 class ScriptedWorkers:
@@ -90,6 +90,7 @@ class ScriptedWorkers:
         self._exclusive = cycle(script.exclusive)
         self._delayed = cycle(script.delayed_ns)
         self._stalled = cycle(script.stalled)
+        self._copies = cycle(script.copies_ns)
         self._costs = cycle(script.controls_ns or (math.inf,))
         self.done: list[tuple[object, ...]] = []
         self._checkers_ns = 0
@@ -115,7 +116,7 @@ class ScriptedWorkers:
             by_flags=self._script.by_flags,
             delayed_ns=next(self._delayed),
             stalled=next(self._stalled),
-            copy_ns=self._script.copy_ns,
+            copy_ns=next(self._copies),
             exclusive=next(self._exclusive),
             tensors=1,
             input_bytes=self._script.input_bytes,

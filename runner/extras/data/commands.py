@@ -61,7 +61,9 @@ def export(
     ] = None,
     exclude: Annotated[
         Path | None,
-        typer.Option("--exclude", metavar="FILE", help="Lines `user ID` or `submission NUMBER` to leave out."),
+        typer.Option(
+            "--exclude", metavar="FILE", help="Lines `user ID` or `submission NUMBER` to leave out; each must be there."
+        ),
     ] = None,
     without_banned: Annotated[bool, typer.Option("--without-banned", help="Leave banned users out.")] = False,
     with_receipts: Annotated[

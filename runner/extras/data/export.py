@@ -42,9 +42,9 @@ from runner.extras.data.tables import (
     table,
 )
 
-#: What the database says of a row.
 #: How many unknown lines of a list of exclusions a message names.
 _UNKNOWN_SHOWN: Final = 5
+#: What the database says of a row.
 _FROM_DATABASE: Final = pa.schema([field for field in SUBMISSIONS if field.name != "code_encoding"])
 
 
@@ -65,7 +65,8 @@ def export(dsn: str, options: Options, progress: Progress) -> Summary:
 
     Raises:
         DataError: the target is no folder for it, a leaderboard is unknown or may not be published, a licence or a key
-            is missing, or the database's rows are not sound; the target is untouched.
+            is missing, the list of exclusions names somebody who is not there, or the database's rows are not sound;
+            the target is untouched.
         DatabaseUnavailableError: the database cannot be reached, went away, refuses this user, or is a replica that had
             to cancel the export; likewise.
     """
@@ -125,8 +126,8 @@ def _scope(database: Snapshot, boards: Sequence[DataBoard], options: Options) ->
     scope = Scope(boards=ids, users=exclusions.users, submissions=exclusions.submissions)
     unknown = database.unknown(scope)
     if unknown:
-        shown = ", ".join(unknown[:_UNKNOWN_SHOWN]) + (" …" if len(unknown) > _UNKNOWN_SHOWN else "")
-        raise DataError(f"the list of exclusions names what no leaderboard has: {shown}; correct or remove these lines")
+        first = ", ".join(unknown[:_UNKNOWN_SHOWN]) + (" …" if len(unknown) > _UNKNOWN_SHOWN else "")
+        raise DataError(f"the list of exclusions names what is not in the database: {first}; correct these lines")
     people = database.people(scope)
     refuse_addresses(people, options)
     if options.without_banned:

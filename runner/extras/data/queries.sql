@@ -36,12 +36,13 @@ GROUP BY e.leaderboard_id
 ORDER BY e.leaderboard_id
 
 -- name: unknown
--- What a list of exclusions names and no submission has.
+-- What a list of exclusions names and is not there.
 SELECT 'user ' || u.id AS name FROM unnest(%(users)s::text[]) AS u (id)
-WHERE NOT EXISTS (SELECT FROM runner.dataset_people p WHERE p.user_id = u.id)
+WHERE NOT EXISTS (SELECT FROM runner.dataset_users d WHERE d.user_id = u.id)
 UNION ALL
 SELECT 'submission ' || s.id FROM unnest(%(submissions)s::integer[]) AS s (id)
 WHERE NOT EXISTS (SELECT FROM runner.dataset_people p WHERE p.submission_id = s.id)
+ORDER BY name
 
 -- name: submissions
 -- The rows of a data export without what their code says; times in microseconds since 1970, UTC.

@@ -134,7 +134,7 @@ class Snapshot:
         return [People(**{**line, "banned": tuple(line["banned"] or ())}) for line in records]
 
     def unknown(self, scope: Scope) -> Sequence[str]:
-        """Users and submissions that the scope leaves out, and that no leaderboard has."""
+        """Users and submissions that the scope leaves out, and that are not in the database."""
         return [line["name"] for line in rows(self._connection, QUERIES["unknown"], scope.parameters())]
 
     def host_keys(self) -> Sequence[HostKey]:

@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from .audit import Audit, ControlCosts, Sample, audit, details
@@ -31,11 +30,10 @@ from .workers import Call, Workers
 #: Modes that are timed -> the most time in calls of one case.
 TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 _CASE_WALL_NS = 120_000_000_000
-#: On a CPU a case has enough calls when it has taken the judge so long: two evaluations of one submission differ by
-#: more than the interval of twenty calls says.
-_ENOUGH_CPU_NS = 500_000_000
-#: It has not while a byte that is written late may gain more than this part of a call: its copy, by the calls made.
-_LATE_SHARE = 0.03
+#: On a CPU a case may end when it has taken the judge so long, though its interval is wider than it may be elsewhere.
+_ENOUGH_ON_CPU_NS = 500_000_000
+#: It does not while bytes that are written late may gain more than this part of a call (`_late_ns`).
+_LATE_SHARE = 0.05
 #: The part of a mode's time that its cases may take. The rest is for what the worker does outside of calls.
 _CASES_SHARE = 0.75
 #: Control calls in a row between the timed calls of a case, because the hand-over drifts.
@@ -141,7 +139,7 @@ class Benchmark:
             run.request.timing,
             max_kernel_ns=TOTAL_NS[run.kind],
             max_wall_ns=min(_CASE_WALL_NS, left_ns),
-            enough_ns=_ENOUGH_CPU_NS if self._device == "cpu" else math.inf,
+            enough_ns=_ENOUGH_ON_CPU_NS if self._device == "cpu" and self._request.ranks is None else math.inf,
         )
         timed = TimedCase(self._workers, run, case, rng_seed=rng_seed_of(self._request.seed))
         timed.warm_up()
@@ -187,9 +185,9 @@ class Benchmark:
                 checks_ns=timed.checks_ns - checks_ns,
             )
             stopped = stopping.reason(so_far)
-            if stopped in ("interval", "judge_time") and ranked and self._needs_more_calls(timed, samples, facts):
+            if stopped in ("interval", "enough") and ranked and self._needs_more_calls(timed, samples, facts):
                 stopped = None
-            if stopped == "judge_time" and ranked and _late_ns(samples) > _LATE_SHARE * so_far.mean_ns:
+            if stopped == "enough" and ranked and _late_ns(samples) > _LATE_SHARE * so_far.mean_ns:
                 stopped = None
             if stopped is not None:
                 # Calls that were set aside because the device was slowed are made again, if there is time.
@@ -395,8 +393,11 @@ def _spans_ns(samples: Sequence[Sample]) -> list[float]:
 
 
 def _late_ns(samples: Sequence[Sample]) -> float:
-    """What is gained with a chance of a third by writing a byte late in every call (see `snapshots`)."""
-    return median(sample.copy_ns for sample in samples) / len(samples)
+    """What bytes that are written late in some calls gain with a chance of a third (see `snapshots`).
+
+    By the longest copy: a worker may have made the copies of those calls longer.
+    """
+    return max(sample.copy_ns for sample in samples) / len(samples)
 
 
 def _remark(shown: Mapping[str, Any], samples: Sequence[Sample]) -> str | None:

@@ -35,7 +35,7 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class Stopping:
-    """The rule of one case. Any ceiling ends it after three samples; interval and judge's time, after the floors."""
+    """The rule of one case. Any ceiling ends it after three samples; its interval or `enough_ns`, after the floors."""
 
     #: Ceilings: timed calls, the sum of their times, what the case takes the judge, and the judge's processor time in
     #: checks: a call that is not checked does not count.
@@ -48,7 +48,7 @@ class Stopping:
     min_kernel_ns: float = 1e9
     #: The interval does not end a case before this time, for devices whose clocks settle slowly.
     min_wall_ns: float = 0.0
-    #: The case ends when it has `min_runs` calls and has taken the judge so long.
+    #: The case ends when it has `min_runs` calls, is not `noisy`, and has taken the judge so long.
     enough_ns: float = math.inf
     #: The case ends when the 95 % interval of the mean (Student's t) is at most this part of the mean.
     width: float = 0.004
@@ -63,10 +63,11 @@ class Stopping:
     ) -> Stopping:
         """The rule of a mode, with a task's own values. A task may not wait longer than the mode does.
 
-        A task that says how wide the interval may be is timed until it is.
+        `enough_ns` is for tasks without any.
         """
-        exact = timing is not None and timing.width is not None
-        rule = cls(max_kernel_ns=max_kernel_ns, max_wall_ns=max_wall_ns, enough_ns=math.inf if exact else enough_ns)
+        rule = cls(
+            max_kernel_ns=max_kernel_ns, max_wall_ns=max_wall_ns, enough_ns=enough_ns if timing is None else math.inf
+        )
         own = {} if timing is None else {name: value for name, value in vars(timing).items() if value is not None}
         plain = {name: own[name] for name in ("max_runs", "min_runs", "width", "noisy", "refuse") if name in own}
         times = ("max_kernel", "max_wall", "min_kernel", "min_wall")
@@ -75,7 +76,7 @@ class Stopping:
         return replace(changed, max_wall_ns=min(changed.max_wall_ns, max_wall_ns))
 
     def reason(self, so_far: Progress) -> str | None:
-        """Why the case ends: runs, wall_time, kernel_time, check_time, interval or judge_time; None if it goes on.
+        """Why the case ends: runs, wall_time, kernel_time, check_time, interval or enough; None if it goes on.
 
         The last two say that more calls would tell little more; the others cut the case short.
         """
@@ -95,7 +96,8 @@ class Stopping:
             return None
         if so_far.relative_width <= self.width:
             return "interval"
-        return "judge_time" if so_far.count >= self.min_runs and so_far.judged_ns >= self.enough_ns else None
+        enough = so_far.count >= self.min_runs and so_far.relative_width <= self.noisy
+        return "enough" if enough and so_far.judged_ns >= self.enough_ns else None
 
 
 @dataclass(frozen=True, kw_only=True)

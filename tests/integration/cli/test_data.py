@@ -56,7 +56,7 @@ def test_an_open_leaderboard_is_refused_by_name(call: Call, filler: Filler, data
 
 def test_lists_keys_and_notes(call: Call, filler: Filler, database_url: str, tmp_path: Path) -> None:
     """What is wrong with one is said with the line."""
-    (tmp_path / "list").write_text("# asked by mail\nuser ada # all of it\nsubmission 99\n")
+    (tmp_path / "list").write_text("# asked by mail\nuser ada # all of it\n")
     (tmp_path / "key").write_text("0123456789abcdef\n")
     options = ["--private", "--exclude", tmp_path / "list", "--identity", "pseudonym", "--key", tmp_path / "key"]
     made = call("data", "export", tmp_path / "out", *options, "--note", "gemv=Noisy.", "--json", database=database_url)

@@ -88,7 +88,7 @@ def test_the_public_run_has_the_tasks_seed_and_a_secret_run_one_of_its_own() -> 
     assert judge_request(planned(samples.task(seed=5), secret=True)).seed == derived_seed(123456, "job 7")
 
 
-def test_all_finalists_of_a_round_have_the_same_data_and_are_timed_until_the_interval_is_narrow() -> None:
+def test_all_finalists_of_a_round_have_the_same_data_and_are_timed_longer_than_public_runs() -> None:
     """Hidden tests, too. Another round, or another final, has another seed."""
     seeds = {}
     for job_id, final_id, round_ in ((1, 1, 1), (2, 1, 1), (3, 1, 2), (4, 2, 1)):
@@ -98,7 +98,7 @@ def test_all_finalists_of_a_round_have_the_same_data_and_are_timed_until_the_int
         request = judge_request(plan_of(context))
         (test, timed) = request.modes
         assert len(test.cases) == 4
-        assert (timed.ranked, timed.timing) == (True, JudgeTiming(width=0.004))
+        assert (timed.ranked, timed.timing) == (True, JudgeTiming())
         seeds[job_id] = request.seed
     assert seeds[1] == seeds[2]
     assert len({*seeds.values()}) == 3
@@ -446,7 +446,7 @@ def test_a_secret_job_has_fewer_calls() -> None:
         timed = [each for each in judge_request(planned(samples.task(), mode=mode)).modes if each.floors]
         assert [(each.timing, each.ranked) for each in timed] == [(None, True)]
     rules = [Stopping.of(timing, max_kernel_ns=10e9, max_wall_ns=120e9) for timing in (secret.timing, None)]
-    assert [(rule.min_runs, rule.max_runs, rule.max_kernel_ns) for rule in rules] == [(10, 20, 5e9), (20, 100, 10e9)]
+    assert [(rule.max_runs, rule.max_kernel_ns) for rule in rules] == [(20, 5e9), (100, 10e9)]
 
 
 @pytest.mark.parametrize("mode", [Mode.LEADERBOARD, Mode.PRIVATE])

@@ -328,7 +328,7 @@ def test_an_exclusion_of_nobody_is_refused(filler: Filler, database_url: str, tm
     known = filler.ranked(filler.board("gemv"), "user2", b"x", "0.001")
     for users, submissions, words in (({"user"}, {known}, "user user;"), ({"user2"}, {known + 1}, "submission ")):
         left_out = Exclusions(users=frozenset(users), submissions=frozenset(submissions))
-        with pytest.raises(DataError, match=f"no leaderboard has: {words}"):
+        with pytest.raises(DataError, match=f"not in the database: {words}"):
             exported(database_url, tmp_path / "out", exclusions=left_out)
     assert not (tmp_path / "out").exists()
 
