@@ -33,7 +33,7 @@ _CASE_WALL_NS = 120_000_000_000
 #: On a CPU a case may end when it has taken the judge so long, though its interval is wider than it may be elsewhere.
 _ENOUGH_ON_CPU_NS = 500_000_000
 #: It does not while bytes that are written late may gain more than this part of a call (`_late_ns`).
-_LATE_SHARE = 0.05
+_LATE_SHARE = 0.1
 #: The part of a mode's time that its cases may take. The rest is for what the worker does outside of calls.
 _CASES_SHARE = 0.75
 #: Control calls in a row between the timed calls of a case, because the hand-over drifts.
