@@ -185,6 +185,9 @@ class Benchmark:
                 checks_ns=timed.checks_ns - checks_ns,
             )
             stopped = stopping.reason(so_far)
+            if not ranked and len(samples) >= stopping.max_runs:
+                # Those that are set aside have been checked, too.
+                stopped = "runs"
             if stopped in ("interval", "enough") and ranked and self._needs_more_calls(timed, samples, facts):
                 stopped = None
             if stopped == "enough" and ranked and _late_ns(samples) > _LATE_SHARE * so_far.mean_ns:

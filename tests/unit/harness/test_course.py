@@ -166,6 +166,14 @@ def test_half_a_second_of_the_judges_time_is_enough_on_a_cpu(
     assert (facts["stopped"], facts["calls"]) == (stopped, calls)
 
 
+@pytest.mark.parametrize(("ranked", "calls", "counted"), [(False, 20, 19), (True, 21, 20)])
+def test_calls_that_are_set_aside_are_made_again_where_times_rank(calls: int, counted: int, *, ranked: bool) -> None:
+    """Elsewhere what counts is that their outputs have been checked."""
+    script = Script(spans_ns=[60_000, 63_000, 60_000, 63_000, 600_000])
+    facts = time_case(script, timing=Timing(max_runs=20), ranked=ranked).details
+    assert (facts["calls"], facts["calls"] - facts["set_aside"], facts["checked"]) == (calls, counted, calls + 2)
+
+
 def test_a_hand_over_that_varies_is_timed_on_for_longer_than_half_a_second() -> None:
     """Its mean is to be known to within 3 % of a call, as beside a narrow interval."""
     spans_ns, controls_ns = [55_000, 70_000], [4_000.0, 16_000.0]
