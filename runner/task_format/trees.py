@@ -64,7 +64,10 @@ def resolve(directory: str, source: str) -> str:
         raise Refused(f"found the source {source!r}, expected a relative path with '/'")
     path = posixpath.normpath(posixpath.join(directory, source))
     if path == ".." or path.startswith("../"):
-        raise Refused(f"found the source {source!r}, which leaves the task's repository, expected a path inside it")
+        raise Refused(
+            f"found the source {source!r}, which leaves the task's repository, expected a path inside it (that is the "
+            "archive, or the nearest folder upwards that holds .git, else the task folder's parent)"
+        )
     return path
 
 

@@ -55,9 +55,9 @@ def test_a_source_above_the_archive_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
         file.writestr("task.yml", str(dict(TASK)))
         file.writestr("reference.py", "r")
-    assert refusal(tmp_path / "x.zip") == (
+    assert refusal(tmp_path / "x.zip").startswith(
         "x.zip/task.yml: files[2].source: found the source '../eval.py', which leaves the task's repository, expected "
-        "a path inside it"
+        "a path inside it (that is the archive, "
     )
 
 

@@ -332,7 +332,8 @@ def test_without_a_repository_the_parent_is_the_limit(tmp_path: Path) -> None:
     text = refusal(write(tmp_path / "problems", _with_file("a.py", "../../secret.py")))
     assert text == (
         "adder/task.yml: files[3].source: found the source '../../secret.py', which leaves the task's repository, "
-        "expected a path inside it"
+        "expected a path inside it (that is the archive, or the nearest folder upwards that holds .git, else the task "
+        "folder's parent)"
     )
 
 
