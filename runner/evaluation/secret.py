@@ -1,9 +1,9 @@
 """Everything that an evaluation does differently for the secret run of a submission. Pure.
 
-A secret run shows that a submission passes on data that nobody has seen. It is a job of its own: of a ranked submission
-it runs only after an accepted public one, perhaps on another host, and authors see nothing that it prints. What passes
-to it: `precedes`. Only its verdict counts, so its times are taken in fewer calls and do not rank; in a final they
-count. No other module of the evaluation asks whether a job is secret. The schema decides which modes have one
+A secret run shows that a submission passes on data that nobody has seen. It is a job of its own. The secret run of a
+ranked submission follows an accepted public run, perhaps on another host; `precedes` says what passes to it. Authors
+see nothing that it prints. Only its verdict counts, so its times are taken in fewer calls and do not rank; in a final
+they count. No other module of the evaluation asks whether a job is secret. The schema decides which modes have one
 (`add_jobs`), when it runs (`follow_public`), whether the public score counts (`counting_score`), and what authors see
 of it (`result`).
 """

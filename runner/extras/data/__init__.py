@@ -5,7 +5,7 @@ Importing this package alone needs nothing; its modules need the extra `data` (`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from runner.base.errors import ConfigError
 from runner.extras.optional import missing
@@ -34,4 +34,11 @@ def on_one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-__all__ = ["Progress", "on_one_line", "require"]
+def listed(names: Sequence[str], *, most: int) -> str:
+    """The first `most` names, and how many more there are."""
+    more = len(names) - most
+    first = ", ".join(names[:most])
+    return f"{first} and {more} more" if more > 0 else first
+
+
+__all__ = ["Progress", "listed", "on_one_line", "require"]

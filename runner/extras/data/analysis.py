@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from runner.base.errors import DataError, NotFoundError
-from runner.extras.data import on_one_line
+from runner.extras.data import listed, on_one_line
 from runner.extras.data.shipped.analyze_submissions import METADATA, flat_of, load_submissions, printable, valid
 
 _NEAREST = 5
@@ -151,6 +151,4 @@ def _nearest(text: str, names: Iterable[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - 2 * _NEAREST
-    shown = ", ".join(map(printable, names[: 2 * _NEAREST]))
-    return f"{shown} and {more} more" if more > 0 else shown
+    return listed([printable(name) for name in names], most=2 * _NEAREST)

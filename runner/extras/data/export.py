@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from runner import __version__
 from runner.base.errors import DataError
 from runner.extras import receipts
-from runner.extras.data import Progress, card, manifest
+from runner.extras.data import Progress, card, listed, manifest
 from runner.extras.data.choice import Options, chosen, flat_name, refuse_addresses
 from runner.extras.data.code import PLAIN, Codes, as_text
 from runner.extras.data.folder import MANIFEST, carry_over, copy_shipped, files_of, replace, sha256_of, staging
@@ -65,8 +65,8 @@ def export(dsn: str, options: Options, progress: Progress) -> Summary:
 
     Raises:
         DataError: the target is no folder for it, a leaderboard is unknown or may not be published, a licence or a key
-            is missing, the list of exclusions names somebody who is not there, or the database's rows are not sound;
-            the target is untouched.
+            is missing, the list of exclusions names an unknown user or submission, or the database's rows are not
+            sound; the target is untouched.
         DatabaseUnavailableError: the database cannot be reached, went away, refuses this user, or is a replica that had
             to cancel the export; likewise.
     """
@@ -119,15 +119,15 @@ def _scope(database: Snapshot, boards: Sequence[DataBoard], options: Options) ->
     """Which rows are exported, and whose they are.
 
     Raises:
-        DataError: the list of exclusions names somebody who is not there: a mistyped person would be published.
+        DataError: the list of exclusions names an unknown user or submission. An export would publish a mistyped one.
     """
     exclusions = options.exclusions
     ids = tuple(board.id for board in boards)
     scope = Scope(boards=ids, users=exclusions.users, submissions=exclusions.submissions)
     unknown = database.unknown(scope)
     if unknown:
-        first = ", ".join(unknown[:_UNKNOWN_SHOWN]) + (" …" if len(unknown) > _UNKNOWN_SHOWN else "")
-        raise DataError(f"the list of exclusions names what is not in the database: {first}; correct these lines")
+        lines = listed(unknown, most=_UNKNOWN_SHOWN)
+        raise DataError(f"the list of exclusions names what is not in the database: {lines}; correct these lines")
     people = database.people(scope)
     refuse_addresses(people, options)
     if options.without_banned:

@@ -30,9 +30,9 @@ from .workers import Call, Workers
 #: Modes that are timed -> the most time in calls of one case.
 TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 _CASE_WALL_NS = 120_000_000_000
-#: On a CPU a case may end when it has taken the judge so long, though its interval is wider than it may be elsewhere.
+#: On a CPU, the judge's time after which a case may end although its interval is wide (`Stopping.enough_ns`).
 _ENOUGH_ON_CPU_NS = 500_000_000
-#: It does not while bytes that are written late may gain more than this part of a call (`_late_ns`).
+#: Such a case goes on while bytes that are written late could gain more than this part of a call (`_late_ns`).
 _LATE_SHARE = 0.1
 #: The part of a mode's time that its cases may take. The rest is for what the worker does outside of calls.
 _CASES_SHARE = 0.75

@@ -48,7 +48,7 @@ class Stopping:
     min_kernel_ns: float = 1e9
     #: The interval does not end a case before this time, for devices whose clocks settle slowly.
     min_wall_ns: float = 0.0
-    #: The case ends when it has `min_runs` calls, is not `noisy`, and has taken the judge so long.
+    #: The judge's time after which a case ends that has `min_runs` calls and is not `noisy`.
     enough_ns: float = math.inf
     #: The case ends when the 95 % interval of the mean (Student's t) is at most this part of the mean.
     width: float = 0.004

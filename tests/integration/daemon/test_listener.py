@@ -24,8 +24,8 @@ def slow(make_rig: MakeRig) -> Rig:
 def counting(rig: Rig, *, rivals: int | None = None) -> Watch:
     """Watch a rig's claims. With `rivals` each claim says that there are that many hosts.
 
-    No claim says that a sweep is overdue. In a database that nobody has swept for two minutes the first one would, and
-    the daemon would claim once more, at a random time within a second, before it reclaims.
+    No claim says that a sweep is overdue. After two minutes without a sweep a claim says so, and the daemon claims once
+    more, at a random time within a second, before it reclaims.
     """
     seen = watch(rig)
     seen.answer = lambda claims: replace(claims, overdue=False, rivals=rivals or claims.rivals)

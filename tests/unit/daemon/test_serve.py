@@ -105,8 +105,8 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
             seen.update(closed=True)
 
     class FakeDaemon:
-        def __init__(self, given: Config, **parts: Any) -> None:  # noqa: ANN401 - whatever serve hands over
-            seen.update(parts, config=given)
+        def __init__(self, configuration: Config, **parts: Any) -> None:  # noqa: ANN401 - whatever serve hands over
+            seen.update(parts, config=configuration)
             self.snapshot = object()
 
         def run(self, control: ShutdownControl) -> ExitReason:
@@ -126,7 +126,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(serve_module, "Evaluator", FakeEvaluator)
     monkeypatch.setattr(logs, "configure", lambda *arguments: seen.update(log=arguments))
     control = ShutdownControl()
-    given = config(
+    configuration = config(
         tmp_path,
         docker_host="unix:///x",
         host_name="gpu-01",
@@ -138,14 +138,14 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         log_format="json",
         log_level="error",
     )
-    assert serve(given, control) == 0
+    assert serve(configuration, control) == 0
     assert (seen["base_url"], seen["owner"]) == ("unix:///x", f"gpu-01:{tmp_path / 'state'}")
     assert seen["log"] == ("json", "error")
     claim, listen = seen["stores"]
     assert "host=127.0.0.1" in claim._link._address
     for store in (claim, listen):
         assert "target_session_attrs=read-write" in store._link._address
-    assert seen["config"] == given
+    assert seen["config"] == configuration
     assert seen["instance"] == (tmp_path / "state/instance").read_text(encoding="ascii").strip()
     settings = seen["settings"]
     assert settings.eval_python == Path(sys.executable)

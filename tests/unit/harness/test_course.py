@@ -161,7 +161,7 @@ def test_a_case_ends_for_each_reason(script: Script, timing: Timing | None, stop
 def test_half_a_second_of_the_judges_time_is_enough_on_a_cpu(
     copies_ns: list[int], how: dict[str, Any], stopped: str, calls: int
 ) -> None:
-    """After so many calls that bytes that are written late gain little, and not where a task has a rule of its own."""
+    """Once bytes that are written late gain little by the number of calls, and where the task has no rule."""
     facts = time_case(Script(spans_ns=VARYING, check_ns=30_000_000, copies_ns=copies_ns), **how).details
     assert (facts["stopped"], facts["calls"]) == (stopped, calls)
 

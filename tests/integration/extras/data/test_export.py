@@ -325,8 +325,9 @@ def test_exclusions_are_left_out_and_counted(oddities: Oddities, database_url: s
 def test_an_exclusion_of_nobody_is_refused(filler: Filler, database_url: str, tmp_path: Path) -> None:
     """A mistyped id would publish whom it should leave out."""
     filler.user("user2", "Ada")
-    known = filler.ranked(filler.board("gemv"), "user2", b"x", "0.001")
-    for users, submissions, words in (({"user"}, {known}, "user user;"), ({"user2"}, {known + 1}, "submission ")):
+    submission = filler.ranked(filler.board("gemv"), "user2", b"x", "0.001")
+    wrong_user, wrong_submission = ({"user"}, {submission}, "user user;"), ({"user2"}, {submission + 1}, "submission ")
+    for users, submissions, words in (wrong_user, wrong_submission):
         left_out = Exclusions(users=frozenset(users), submissions=frozenset(submissions))
         with pytest.raises(DataError, match=f"not in the database: {words}"):
             exported(database_url, tmp_path / "out", exclusions=left_out)
