@@ -32,7 +32,8 @@ TOTAL_NS = {"benchmark": 10_000_000_000, "leaderboard": 30_000_000_000}
 _CASE_WALL_NS = 120_000_000_000
 #: On a CPU, the judge's time after which a case may end although its interval is wide (`Stopping.enough_ns`).
 _ENOUGH_ON_CPU_NS = 500_000_000
-#: Such a case goes on while bytes that are written late could gain more than this part of a call (`_late_ns`).
+#: No case that ranks ends early while bytes that are written late could gain more than this part of the times that
+#: count (`_late_ns`).
 _LATE_SHARE = 0.1
 #: The part of a mode's time that its cases may take. The rest is for what the worker does outside of calls.
 _CASES_SHARE = 0.75
@@ -188,9 +189,11 @@ class Benchmark:
             if not ranked and len(samples) >= stopping.max_runs:
                 # Those that are set aside have been checked, too.
                 stopped = "runs"
-            if stopped in ("interval", "enough") and ranked and self._needs_more_calls(timed, samples, facts):
-                stopped = None
-            if stopped == "enough" and ranked and _late_ns(samples) > _LATE_SHARE * so_far.mean_ns:
+            if (
+                stopped in ("interval", "enough")
+                and ranked
+                and (self._needs_more_calls(timed, samples, facts) or _late_ns(samples) > _LATE_SHARE * so_far.total_ns)
+            ):
                 stopped = None
             if stopped is not None:
                 # Calls that were set aside because the device was slowed are made again, if there is time.
@@ -395,12 +398,12 @@ def _spans_ns(samples: Sequence[Sample]) -> list[float]:
     return [float(sample.outside_ns) for sample in samples]
 
 
-def _late_ns(samples: Sequence[Sample]) -> float:
-    """What bytes that are written late in some calls gain with a chance of a third (see `snapshots`).
+def _late_ns(samples: Sequence[Sample]) -> int:
+    """What bytes that are written late gain in all calls together, with a chance of a third (see `snapshots`).
 
     By the longest copy: a worker may have made the copies of those calls longer.
     """
-    return max(sample.copy_ns for sample in samples) / len(samples)
+    return max(sample.copy_ns for sample in samples)
 
 
 def _remark(shown: Mapping[str, Any], samples: Sequence[Sample]) -> str | None:

@@ -166,6 +166,33 @@ def test_half_a_second_of_the_judges_time_is_enough_on_a_cpu(
     assert (facts["stopped"], facts["calls"]) == (stopped, calls)
 
 
+@pytest.mark.parametrize(
+    ("copy_ns", "how", "stopped", "calls"),
+    [
+        (100_000, {}, "interval", 20),
+        # A tenth of the sum of 40 calls of 50 µs.
+        (200_000, {}, "interval", 40),
+        (200_000, {"timing": Timing()}, "interval", 40),
+        (200_000, {"ranked": False}, "interval", 20),
+        (600_000, {}, "runs", 100),
+    ],
+)
+def test_a_narrow_interval_ends_no_case_while_late_bytes_could_gain_more_than_a_tenth(
+    copy_ns: int, how: dict[str, Any], stopped: str, calls: int
+) -> None:
+    """A worker that is late by as much in every call varies little."""
+    facts = time_case(Script(spans_ns=[60_000], copies_ns=[copy_ns]), **how).details
+    assert (facts["stopped"], facts["calls"]) == (stopped, calls)
+
+
+def test_only_calls_that_count_make_late_bytes_matter_less() -> None:
+    """Those that are set aside are the longest, so none of a worker that is late."""
+    spans_ns = [60_000, 60_000, 60_000, 60_000, 600_000]
+    script = Script(spans_ns=spans_ns, copies_ns=[200_000], controls_ns=[10_000, 10_000, math.inf])
+    facts = time_case(script).details
+    assert facts["calls"] - facts["set_aside"] == 40
+
+
 @pytest.mark.parametrize(("ranked", "calls", "counted"), [(False, 20, 19), (True, 21, 20)])
 def test_calls_that_are_set_aside_are_made_again_where_times_rank(calls: int, counted: int, *, ranked: bool) -> None:
     """Elsewhere what counts is that their outputs have been checked."""
