@@ -7,7 +7,7 @@ time whenever it takes a thread off its core (/proc/PID/task/TID/schedstat, Docu
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ class Look:
     ran_ns: Mapping[int, int]
     #: Whether none of them was running or ready to run.
     asleep: bool
-    #: The last process or thread that was started in this container; 0 outside of one.
+    #: The last process or thread that had been started in this container; 0 outside of one.
     newest: int = 0
 
 
@@ -42,9 +42,16 @@ class Activity:
         self._uid = None if uid is None or uid == os.getuid() else uid
         #: For each thread: its state file and its file of times.
         self._files: dict[int, tuple[int, int]] = {}
+        #: Process and thread, of all; and the newest in this container before they were listed. 0: list them again.
+        self._listed: Sequence[tuple[int, int]] = ()
+        self._listed_newest = 0
+        self._newest_file = None if self._uid is None else os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
         """Close all files."""
+        if self._newest_file is not None:
+            os.close(self._newest_file)
+            self._newest_file = None
         for files in self._files.values():
             for file in files:
                 os.close(file)
@@ -53,7 +60,10 @@ class Activity:
     def look(self) -> Look | None:
         """Look at all threads; None where the kernel does not tell, or there are too many."""
         times_ns: dict[int, int] = {}
+        newest = self._newest()
         try:
+            if newest == 0 or newest != self._listed_newest:
+                self._listed, self._listed_newest = [*self._threads()], newest
             asleep = self._look_at_threads(times_ns)
         except (OSError, ValueError, IndexError):
             return None
@@ -62,23 +72,23 @@ class Activity:
             for gone in self._files.keys() - times_ns.keys():
                 for file in self._files.pop(gone):
                     os.close(file)
-        return Look(ran_ns=times_ns, asleep=asleep, newest=self._newest()) if times_ns else None
+        return Look(ran_ns=times_ns, asleep=asleep, newest=newest) if times_ns else None
 
     def _look_at_threads(self, times_ns: dict[int, int]) -> bool:
-        """Put the time of each thread into `found`; whether all are asleep.
+        """Put the time of each thread into `times_ns`; whether all are asleep.
 
         Raises:
             OSError, ValueError, IndexError: the kernel does not tell, or there are too many.
         """
         asleep = True
-        for pid, tid in self._threads():
+        for pid, tid in self._listed:
             if len(times_ns) >= _MOST_THREADS:
                 raise ValueError(f"more than {_MOST_THREADS} threads")
             try:
                 state, times_ns[tid] = self._read(pid, tid)
             except FileNotFoundError:
                 # It ended meanwhile, so it ran.
-                asleep = False
+                asleep, self._listed_newest = False, 0
                 continue
             asleep = asleep and state in _ASLEEP
         return asleep
@@ -104,9 +114,7 @@ class Activity:
         return sum(now.ran_ns.values()) - sum(before.ran_ns.values())
 
     def _newest(self) -> int:
-        if self._uid is None:
-            return 0
-        return int(Path("/proc/loadavg").read_bytes().split()[-1])
+        return 0 if self._newest_file is None else int(os.pread(self._newest_file, 128, 0).split()[-1])
 
     def _read(self, pid: int, tid: int) -> tuple[bytes, int]:
         if tid not in self._files:

@@ -17,6 +17,7 @@ from tests.support.waiting import wait_until
 #: Sleeps on its standard input, and does what a line says.
 _WORKER = """
 import os, sys, threading, time
+os.setresuid(*[int(sys.argv[2])] * 3)
 threading.stack_size(1 << 16)
 gate, lock = threading.Event(), threading.Event()
 waiting = threading.Thread(target=lock.wait, daemon=True)
@@ -50,11 +51,11 @@ for line in sys.stdin:
 
 
 class Worker:
-    """A process that waits for lines."""
+    """A process that waits for lines; `user`: whose, None: ours."""
 
-    def __init__(self) -> None:
+    def __init__(self, user: int | None) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _WORKER, str(_MOST_THREADS)],
+            [sys.executable, "-c", _WORKER, str(_MOST_THREADS), str(user or os.geteuid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -72,10 +73,12 @@ class Worker:
         self.process.stdout.readline()
 
 
-@pytest.fixture
-def worker() -> Iterator[Worker]:
-    """A worker that sleeps."""
-    made = Worker()
+@pytest.fixture(params=[None, 54_322], ids=["a child", "another user"])
+def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
+    """A worker that sleeps: found as a child of ours, or, as in a container, by its user."""
+    if request.param is not None and os.geteuid() != 0:
+        pytest.skip("only root may start processes of another user")
+    made = Worker(request.param)
     yield made
     with suppress(ProcessLookupError):
         os.killpg(made.process.pid, signal.SIGKILL)
@@ -237,3 +240,27 @@ def test_threads_that_come_and_go_leave_no_open_files(worker: Worker, activity: 
         worker.do("other threads")
         assert activity.look() is None
     assert len(activity._files) <= _MOST_THREADS
+
+
+def test_threads_are_listed_again_once_one_has_started_or_ended(
+    others: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel tells the last one that was started: while it is the same, there is no new one to be found."""
+    activity = Activity(others[0])
+    listed = []
+    threads = activity._threads
+    newest = [7]
+    monkeypatch.setattr(activity, "_newest", lambda: newest[0])
+    monkeypatch.setattr(activity, "_threads", lambda: listed.append(newest[0]) or threads())
+    wait_until(lambda: activity.idle_since(activity.look()), "they sleep")
+    assert listed == [7]
+    newest[0] = 8
+    assert activity.idle_since(activity.look())
+    assert listed == [7, 8]
+    os.kill(others[1], signal.SIGKILL)
+    os.waitpid(others.pop(), 0)
+    # The first look finds that it is gone, the second one no longer looks for it.
+    looks = [activity.look() for _ in range(3)]
+    assert [look is not None and look.asleep for look in looks] == [False, True, True]
+    assert listed == [7, 8, 8]
+    activity.close()
