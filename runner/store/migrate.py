@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,6 +43,9 @@ _PAUSE_S: Final = 2.0
 #: How often, each second, it is looked whether another migration has built the indexes.
 INDEX_TRIES: Final = 120
 _SCORES_AT_ONCE: Final = 10_000
+_DROP: Final = re.compile(r"^DROP (FUNCTION|VIEW) ", re.MULTILINE)
+#: What goes before a migration: the view reads the columns that it drops.
+_BEFORE: Final = {"0004_one_slot_per_device": "DROP VIEW runner.status;\n"}
 
 
 def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
@@ -132,7 +136,7 @@ def _migrate(connection: psycopg.Connection[Row], *, roles: bool) -> Sequence[st
         if pending:
             rows(connection, QUERIES["lock_tables"])
             new = (schema.leaderboard_sql(), *schema.tables())
-            _execute(connection, *(new if version is None else (schema.migrations()[name] for name in pending)))
+            _execute(connection, *(new if version is None else _steps(pending)))
             rows(connection, QUERIES["store_version"], {"version": pending[-1]})
         _execute(connection, *texts)
     elif not roles:
@@ -142,6 +146,17 @@ def _migrate(connection: psycopg.Connection[Row], *, roles: bool) -> Sequence[st
     objects = _one(connection, QUERIES["applied_objects"])["objects"]
     rows(connection, QUERIES["store_applied"], {"files": files, "objects": objects})
     return tuple(pending)
+
+
+def _steps(pending: Sequence[str]) -> Iterator[str]:
+    """The SQL of migrations that are applied in one call.
+
+    Each drops functions and views as they were before it. Only those of the database's own release are there, so a drop
+    of another has nothing to do.
+    """
+    texts = schema.migrations()
+    for name in pending:
+        yield _DROP.sub(r"\g<0>IF EXISTS ", _BEFORE.get(name, "") + texts[name])
 
 
 def _build_indexes(address: str, connection: psycopg.Connection[Row]) -> None:

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,52 @@ from psycopg import sql
 from psycopg.rows import tuple_row
 
 from runner.base.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
+from runner.base.model import GroupJob
 from runner.extras.boards.store import BoardStore
 from runner.store import migrate, queries, roles_sql, schema
 from runner.store.probe import probe
 from runner.store.queries import QUERIES
+from tests.integration.store.conftest import Bench, ranked
+from tests.integration.store.test_batches import found
+from tests.integration.store.test_schema import inventory
 from tests.support.waiting import PATIENCE_S, wait_until
 
 VERSIONS = schema.versions()
+#: SQL that makes a database of the first release, with a few rows.
+FIRST_RELEASE = Path(__file__).parents[2] / "fixtures" / "release_0.1.0.sql"
+#: Every object but functions and views: its kind, its name, and all that can be said of it but its rights.
+CATALOGUE = """
+WITH relation AS (
+    SELECT c.*, c.oid::regclass::text AS name FROM pg_class c
+    WHERE c.relnamespace IN ('runner'::regnamespace, 'leaderboard'::regnamespace) AND c.relkind <> 'v'
+)
+SELECT 'relation', name, concat_ws(' | ', relkind, relpersistence, reloptions, relrowsecurity,
+    pg_get_indexdef(i.indexrelid), i.indisvalid, obj_description(c.oid, 'pg_class'))
+FROM relation c LEFT JOIN pg_index i ON i.indexrelid = c.oid
+UNION ALL
+SELECT 'columns', name, string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod),
+    CASE WHEN a.attnotnull THEN 'NOT NULL' END, a.attidentity, a.attgenerated, pg_get_expr(d.adbin, d.adrelid),
+    a.attcollation, a.attcompression, a.attstorage, col_description(a.attrelid, a.attnum)), E'\n' ORDER BY a.attnum)
+FROM relation c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_attrdef d ON (d.adrelid, d.adnum) = (a.attrelid, a.attnum)
+WHERE c.relkind = 'r' GROUP BY c.name
+UNION ALL
+SELECT 'constraint', concat_ws(' ', conname, name), concat_ws(' | ', pg_get_constraintdef(k.oid), k.convalidated,
+    obj_description(k.oid, 'pg_constraint'))
+FROM relation c JOIN pg_constraint k ON k.conrelid = c.oid AND k.contype <> 'n'
+UNION ALL
+SELECT 'trigger', concat_ws(' ', tgname, name), pg_get_triggerdef(t.oid)
+FROM relation c JOIN pg_trigger t ON t.tgrelid = c.oid AND NOT t.tgisinternal
+UNION ALL
+SELECT 'sequence', name, concat_ws(' ', seqtypid::regtype, seqstart, seqincrement, seqmin, seqmax, seqcache, seqcycle,
+    d.deptype, d.refobjid::regclass, d.refobjsubid)
+FROM relation c JOIN pg_sequence q ON q.seqrelid = c.oid
+LEFT JOIN pg_depend d ON (d.classid, d.objid, d.refclassid) = ('pg_class'::regclass, c.oid, 'pg_class'::regclass)
+UNION ALL
+SELECT 'type', typname, concat_ws(' ', typtype, typnotnull, (
+    SELECT string_agg(e.enumlabel, ', ' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid))
+FROM pg_type t WHERE t.typnamespace IN ('runner'::regnamespace, 'leaderboard'::regnamespace)
+"""
 
 
 def fetch(url: str, query: str) -> list[tuple[Any, ...]]:
@@ -31,6 +71,49 @@ def fetch(url: str, query: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(url, autocommit=True, row_factory=tuple_row) as connection:
         cursor = connection.execute(query.encode())
         return cursor.fetchall() if cursor.description else []
+
+
+def stored(url: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each table."""
+    tables = fetch(
+        url,
+        "SELECT c.oid::regclass::text, format('SELECT to_jsonb(t) FROM %s t ORDER BY 1', c.oid::regclass)"
+        " FROM pg_class c WHERE c.relnamespace IN ('runner'::regnamespace, 'leaderboard'::regnamespace)"
+        " AND c.relkind = 'r'",
+    )
+    return {table: [row for (row,) in fetch(url, query)] for table, query in tables}
+
+
+def test_a_database_of_the_first_release_becomes_a_new_one_and_goes_on(
+    empty_database_url: str, database_url: str
+) -> None:
+    """Each object is what it is in a new database, each row stays, and the jobs that waited are evaluated."""
+    fetch(empty_database_url, FIRST_RELEASE.read_text(encoding="utf-8"))
+    before = stored(empty_database_url)
+    assert migrate(empty_database_url, roles=True) == tuple(schema.migrations())
+
+    migrated, new = ({row[:2]: row[2] for row in fetch(url, CATALOGUE)} for url in (empty_database_url, database_url))
+    assert migrated == new
+    assert inventory(empty_database_url) == inventory(database_url)
+
+    after, others = stored(empty_database_url), stored(database_url)
+    assert before.keys() - after.keys() == {"runner.trace"}
+    for table in after.keys() - before.keys():
+        assert after[table] == others[table], table
+    # But those that each `migrate` writes.
+    for table in before.keys() & after.keys() - {"runner.migration", "runner.applied", "runner.score_mark"}:
+        for old, now in zip(before[table], after[table], strict=True):
+            columns = old.keys() - {"reserved_by", "reserved_until"}
+            assert {name: old[name] for name in columns} == {name: now.get(name) for name in columns}, table
+
+    with closing(BoardStore(empty_database_url, application_name="test")) as store:
+        bench = Bench(store=store, url=empty_database_url)
+        for _ in range(3):
+            job = bench.claim()
+            store.complete(job, found(job) if isinstance(job, GroupJob) else ranked(job, 5e-6))
+    assert fetch(empty_database_url, "SELECT state, verdict FROM runner.status") == [("done", "accepted")] * 2
+    assert fetch(empty_database_url, "SELECT user_id, rank FROM runner.ranking ORDER BY rank") == [("u1", 1), ("u2", 2)]
+    assert fetch(empty_database_url, "SELECT verdict FROM runner.item_result") == [("accepted",)] * 2
 
 
 def test_the_schema_has_no_object_that_kernelbots_has_not(database_url: str) -> None:

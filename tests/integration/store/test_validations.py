@@ -7,13 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from psycopg.rows import dict_row
 
 from runner.base.errors import NotFoundError, StaleAttemptError, SubmissionError
 from runner.base.model import JobResult, JobState, ValidationJob, Verdict
-from runner.store import schema
 from runner.store.clean import to_jsonb
-from runner.store.migrate import migrate
 from runner.store.queries import QUERIES
 from runner.store.results import _result
 from tests.integration.store.conftest import TASK, Bench, Db, result
@@ -272,48 +269,3 @@ def test_what_cannot_be_validated_is_refused(board: Bench, db: Db) -> None:
     assert sweeps.validation_progress(board.store, 1)["status"] is None
     db.execute("UPDATE runner.sweep SET swept_at = '-infinity'")
     assert board.store.reclaim() == []
-
-
-#: What the tables are, but for the order of their columns.
-CATALOGUE = (
-    """SELECT a.attname, a.atttypid::regtype::text AS type, a.attnotnull, col_description(a.attrelid, a.attnum)
-       FROM pg_attribute a
-       WHERE a.attrelid IN ('runner.job'::regclass, 'leaderboard.validation_sweep'::regclass,
-                            to_regclass('runner.final_sweep'), to_regclass('runner.finalist'),
-                            to_regclass('runner.final_score'))
-         AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid::regclass::text, a.attname""",
-    """SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint
-       WHERE conrelid IN (
-           'runner.job'::regclass, 'runner.final_sweep'::regclass, 'runner.finalist'::regclass,
-           'runner.final_score'::regclass) AND contype <> 'n' ORDER BY conname""",
-    """SELECT obj_description('runner.job'::regclass), pg_get_indexdef(indexrelid) FROM pg_index
-       WHERE indrelid = 'runner.job'::regclass ORDER BY indexrelid::regclass::text""",
-)
-#: Takes back what the migrations of validations, finals and early checks do.
-BEFORE = b"""
-ALTER TABLE runner.job DROP COLUMN final_id CASCADE, DROP COLUMN finalist CASCADE, DROP COLUMN round CASCADE,
-    DROP COLUMN only_host CASCADE, DROP COLUMN checked CASCADE;
-DROP TABLE runner.final_sweep, runner.finalist, runner.final_score CASCADE;
-ALTER TABLE runner.job DROP CONSTRAINT job_mode_check, DROP CONSTRAINT job_of_one_kind,
-    DROP COLUMN sweep_id CASCADE, DROP COLUMN validates CASCADE,
-    ADD CONSTRAINT job_mode_check CHECK (mode IN ('test', 'benchmark', 'profile', 'leaderboard', 'private')),
-    ADD CONSTRAINT job_of_one_kind CHECK ((submission_id IS NULL) <> (batch_id IS NULL));
-ALTER TABLE leaderboard.validation_sweep ALTER COLUMN scheduled_for SET NOT NULL;
-"""
-
-
-def test_an_older_database_gets_the_same_table(database_url: str, bench: Bench, finish: Callable[..., None]) -> None:
-    """What the migration makes of a table without it is what a new database has, and its jobs stay."""
-    bench.board()
-    rank(bench, finish, "a")
-    with psycopg.connect(database_url, autocommit=True, row_factory=dict_row) as db:
-        new = [db.execute(query.encode()).fetchall() for query in CATALOGUE]
-        db.execute(BEFORE)
-        for name, migration in schema.migrations().items():
-            if name.endswith(("_validation", "_finals", "_quartiles", "_early_checks")):
-                db.execute(migration.encode())
-        # It builds the indexes.
-        migrate(database_url)
-        old = [db.execute(query.encode()).fetchall() for query in CATALOGUE]
-        assert old == new
-        assert db.execute("SELECT count(*) AS jobs FROM runner.job").fetchone() == {"jobs": 2}
