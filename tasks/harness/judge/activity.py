@@ -14,7 +14,8 @@ from pathlib import Path
 
 #: More threads take too long to look at. Such a worker counts as busy.
 _MOST_THREADS = 512
-_ASLEEP = b"SDIt"
+#: States of a thread that does not run: asleep, stopped by a tracer, or ended and not waited for.
+_ASLEEP = b"SDItZ"
 
 
 @dataclass(frozen=True, kw_only=True)

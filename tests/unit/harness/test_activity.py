@@ -17,7 +17,6 @@ from tests.support.waiting import wait_until
 #: Sleeps on its standard input, and does what a line says.
 _WORKER = """
 import os, sys, threading, time
-os.setresuid(*[int(sys.argv[2])] * 3)
 threading.stack_size(1 << 16)
 gate, lock = threading.Event(), threading.Event()
 waiting = threading.Thread(target=lock.wait, daemon=True)
@@ -31,6 +30,12 @@ for line in sys.stdin:
         if os.fork() == 0:
             time.sleep(600)
             os._exit(0)
+    elif what == "leave a zombie":
+        read, write = os.pipe()
+        if os.fork() == 0:
+            os._exit(0)
+        os.close(write)
+        os.read(read, 1)
     elif what == "spin a while":
         until = time.process_time() + 0.02
         while time.process_time() < until:
@@ -51,11 +56,11 @@ for line in sys.stdin:
 
 
 class Worker:
-    """A process that waits for lines; `user`: whose, None: ours."""
+    """A process that waits for lines."""
 
-    def __init__(self, user: int | None) -> None:
+    def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _WORKER, str(_MOST_THREADS), str(user or os.geteuid())],
+            [sys.executable, "-c", _WORKER, str(_MOST_THREADS)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -73,12 +78,10 @@ class Worker:
         self.process.stdout.readline()
 
 
-@pytest.fixture(params=[None, 54_322], ids=["a child", "another user"])
-def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
-    """A worker that sleeps: found as a child of ours, or, as in a container, by its user."""
-    if request.param is not None and os.geteuid() != 0:
-        pytest.skip("only root may start processes of another user")
-    made = Worker(request.param)
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    """A worker that sleeps."""
+    made = Worker()
     yield made
     with suppress(ProcessLookupError):
         os.killpg(made.process.pid, signal.SIGKILL)
@@ -125,6 +128,16 @@ def test_the_end_of_a_process_is_work(worker: Worker, activity: Activity) -> Non
     worker.process.kill()
     worker.process.wait()
     assert not activity.idle_since(before)
+
+
+def test_a_process_that_has_ended_and_is_not_waited_for_does_not_run(worker: Worker, activity: Activity) -> None:
+    """A submission that leaves children so keeps its times; their end is work."""
+    before = activity.look()
+    worker.do("leave a zombie")
+    assert not activity.idle_since(before)
+    before = _asleep(activity)
+    assert len(before.ran_ns) == 3
+    wait_until(lambda: activity.busy_ns(_asleep(activity)) == 0, "all of them rest")
 
 
 def _asleep(activity: Activity) -> Look:
@@ -247,14 +260,19 @@ def test_threads_are_listed_again_once_one_has_started_or_ended(
 ) -> None:
     """The kernel tells the last one that was started: while it is the same, there is no new one to be found."""
     activity = Activity(others[0])
-    listed = []
+    listed: list[int] = []
+    newest = 7
     threads = activity._threads
-    newest = [7]
-    monkeypatch.setattr(activity, "_newest", lambda: newest[0])
-    monkeypatch.setattr(activity, "_threads", lambda: listed.append(newest[0]) or threads())
+
+    def list_threads() -> Iterator[tuple[int, int]]:
+        listed.append(newest)
+        return threads()
+
+    monkeypatch.setattr(activity, "_newest", lambda: newest)
+    monkeypatch.setattr(activity, "_threads", list_threads)
     wait_until(lambda: activity.idle_since(activity.look()), "they sleep")
     assert listed == [7]
-    newest[0] = 8
+    newest = 8
     assert activity.idle_since(activity.look())
     assert listed == [7, 8]
     os.kill(others[1], signal.SIGKILL)
