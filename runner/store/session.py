@@ -127,11 +127,11 @@ def checked(dsn: str) -> Mapping[str, Any]:
     if is_clear(dsn):
         with suppress(psycopg.ProgrammingError):
             return conninfo_to_dict(dsn)
-    found = fault(dsn, [option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()])
+    reason = fault(dsn, [option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()])
     raise ConfigError(
-        f"the database's address cannot be parsed: {f'{found}; ' if found else ''}expected postgresql://USER@HOST/"
+        f"the database's address cannot be parsed: {f'{reason}; ' if reason else ''}expected postgresql://USER@HOST/"
         "DATABASE or key=value words in DATABASE_URL or database_url"
-        f"{'' if found else ', with @ / ? % and spaces of a URL user and password as %40 %2F %3F %25 %20'}"
+        f"{'' if reason else ', with @ / ? % and spaces of a URL user and password as %40 %2F %3F %25 %20'}"
     ) from None
 
 
