@@ -478,12 +478,16 @@ class Stack:
 
 @contextlib.contextmanager
 def orderly() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the block as Ctrl-C does, so that what it started is stopped. Main thread only."""
+    """Let SIGTERM and SIGHUP end the block as Ctrl-C does, so that what it started is stopped. Main thread only.
+
+    A signal that is ignored stays so, as after `nohup`.
+    """
 
     def stop(number: int, _: object) -> None:
         raise KeyboardInterrupt(signal.Signals(number).name)
 
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, stop) for number in heard}
     try:
         yield
     finally:

@@ -7,6 +7,7 @@ configuration (`runner.base.config`).
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
@@ -21,6 +22,8 @@ PREFIX: Final = "KERNEL_RUNNER_"
 PATH_VARIABLE: Final = "KERNEL_RUNNER_CONFIG"
 #: Settings of the test suite, which a daemon under test inherits.
 _TEST_PREFIX: Final = "KERNEL_RUNNER_TEST_"
+#: What Kubernetes and Docker's links set in each container for a service of our name, such as KERNEL_RUNNER_PORT.
+_SERVICE_LINK: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_[A-Z]+(_\w+)?)?)")
 #: Where systemd puts the credentials of a unit (`LoadCredential=`).
 _CREDENTIALS: Final = "CREDENTIALS_DIRECTORY"
 #: Names that other tools share with us, and the key each one sets.
@@ -46,6 +49,8 @@ def restart_in_utf8() -> None:
 def overrides(environ: Mapping[str, str], keys: Collection[str]) -> Iterator[tuple[str, str, str]]:
     """The variables that set keys, as (variable, key, text) in rising precedence; empty variables count as absent.
 
+    The text has no blanks around it, such as the line ends of Windows in a file of variables.
+
     Raises:
         ConfigError: a variable with our prefix names no key.
     """
@@ -55,10 +60,12 @@ def overrides(environ: Mapping[str, str], keys: Collection[str]) -> Iterator[tup
             continue
         key = name.removeprefix(PREFIX).lower()
         if key not in keys:
+            if _SERVICE_LINK.fullmatch(name):
+                continue
             near = PREFIX + nearest(key, keys).upper()
             raise ConfigError(f"environment variable {name} is not known, the nearest valid one is {near}")
         pairs.append((name, key))
-    return ((name, key, environ[name]) for name, key in pairs if environ[name])
+    return ((name, key, text) for name, key in pairs if (text := environ[name].strip()))
 
 
 def credential_file(name: str, environ: Mapping[str, str] | None = None) -> Path | None:

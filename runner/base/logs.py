@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, MutableMapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, Literal, TextIO, cast
 
 import structlog
@@ -55,7 +55,7 @@ def configure(log_format: Literal["auto", "json", "console"], level: str, stream
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", _Lines(stream))),
         # Loggers are made at import time, before this function runs, and tests configure more than once.
         cache_logger_on_first_use=False,
     )
@@ -105,6 +105,21 @@ class LogRateLimit:
                 return None
             self._kinds[kind] = (now_s, 0)
         return left_out
+
+
+class _Lines:
+    """A stream that loses lines which cannot be written: a full disk, or a reader that has left, ends no daemon."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 class _Bridge(logging.Handler):

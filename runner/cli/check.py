@@ -115,10 +115,13 @@ def _database(config: Config) -> Iterator[Finding]:
         yield Finding.failed("database", str(error), infrastructure=True)
         return
     except DatabaseUnavailableError as error:
-        yield Finding.failed("database", str(error), "start PostgreSQL, or correct DATABASE_URL", infrastructure=True)
+        remedy = (
+            "start PostgreSQL, or correct DATABASE_URL; standbys, and default_transaction_read_only, take no writes"
+        )
+        yield Finding.failed("database", str(error), remedy, infrastructure=True)
         return
     yield Finding.ok("database", f"PostgreSQL {facts.server_version}, database {facts.database}")
-    yield _connections(facts, pooled=config.direct_host is not None)
+    yield from _connections(facts, config.host_name, pooled=config.direct_host is not None)
     yield _open_writes(facts)
     yield _schema(facts)
     if facts.login is not None:
@@ -160,22 +163,33 @@ def _session(facts: DatabaseFacts) -> Finding:
     return Finding.failed("session", "; ".join(facts.misread), remedy)
 
 
-def _connections(facts: DatabaseFacts, *, pooled: bool) -> Finding:
-    """Whether the server has connections enough for this host and the others.
+def _connections(facts: DatabaseFacts, host_name: str, *, pooled: bool) -> Iterator[Finding]:
+    """Whether server, database and login have connections enough for this host and the others.
 
-    Too few for idle hosts is a failure: some of them could not claim. Behind a pooler a host keeps one too, to listen.
+    Too few for one busy host, or for all that are idle, is a failure: results would wait, or some hosts could not
+    claim. Behind a pooler a host keeps one too, to listen.
     """
-    name = "connections"
-    hosts = max(1, facts.all_hosts or 0)
-    idle, busy = (hosts, hosts) if pooled else (hosts * CONNECTIONS_OF_AN_IDLE_HOST, hosts * CONNECTIONS_OF_A_HOST)
-    fact = (
-        f"the server gives {facts.connections}, {facts.connected} are used; {hosts} host{'' if hosts == 1 else 's'} "
-        f"may need {busy} besides {'the pool' if pooled else 'frontends'}"
-    )
-    if facts.connections >= busy:
-        return Finding.ok(name, fact)
-    remedy = "raise max_connections, and restart the server" + ("" if pooled else "; or use a pooler (direct_host)")
-    return Finding(name=name, mark=Mark.FAILED if facts.connections < idle else Mark.WARNING, fact=fact, remedy=remedy)
+    idle, busy = (1, 1) if pooled else (CONNECTIONS_OF_AN_IDLE_HOST, CONNECTIONS_OF_A_HOST)
+    everyone, mine = max(1, facts.all_hosts or 0), len({*facts.hosts, host_name})
+    restart = "raise max_connections, and restart the server"
+    for limit, who, hosts, remedy in (
+        (facts.connections, "the server gives", everyone, restart),
+        (facts.database_limit, "this database may have", everyone, "raise its CONNECTION LIMIT"),
+        (facts.login_limit, "this login may have", mine, "raise its CONNECTION LIMIT"),
+    ):
+        if limit is None:
+            continue
+        used = f", {facts.connected} are used" if remedy is restart else ""
+        fact = (
+            f"{who} {limit}{used}; {hosts} host{'' if hosts == 1 else 's'} may need {hosts * busy} besides "
+            f"{'the pool' if pooled else 'frontends'}"
+        )
+        if limit >= hosts * busy:
+            yield Finding.ok("connections", fact)
+            continue
+        mark = Mark.FAILED if limit < max(busy, hosts * idle) else Mark.WARNING
+        or_pooler = "" if pooled else "; or use a pooler (direct_host)"
+        yield Finding(name="connections", mark=mark, fact=fact, remedy=remedy + or_pooler)
 
 
 def _open_writes(facts: DatabaseFacts) -> Finding:

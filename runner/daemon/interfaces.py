@@ -24,6 +24,13 @@ class JobEvaluator(Protocol):
             InfrastructureError: they cannot, for now.
         """
 
+    def check(self) -> None:
+        """Look for what `prepare` made, and make anew what has gone.
+
+        Raises:
+            InfrastructureError: that fails, for now.
+        """
+
     def evaluate(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]
     ) -> AbstractContextManager[JobResult]:

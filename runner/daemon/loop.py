@@ -97,6 +97,7 @@ class Daemon:
         self._signer = signer(config.state_dir)
         self._store_factory = store_factory
         self._engine = engine
+        self._evaluator = evaluator
         self._check_disk = check_disk
         self._watchdog = watchdog or Watchdog()
         self._slots = tuple(slots)
@@ -329,11 +330,12 @@ class Daemon:
         return self._check_engine_if_asked()
 
     def _check_engine_if_asked(self) -> InfrastructureError | None:
-        """Ask the engine after a run failed through our fault, or while none runs; the error, if any."""
+        """Ask engine and evaluator after a run failed through our fault, or while none runs; the error, if any."""
         if self._check_engine.is_set():
             self._watchdog.expect(REQUEST_LIMIT_S)
             try:
                 self._engine.check()
+                self._evaluator.check()
             except InfrastructureError as error:
                 return error
             self._check_engine.clear()

@@ -21,7 +21,7 @@ _log = get_logger(__name__)
 
 @contextmanager
 def signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
-    """Call a handler whenever its signal arrives.
+    """Call a handler whenever its signal arrives, unless it was ignored before: `nohup` means that.
 
     Works only in a process's main thread; does nothing in another one.
     """
@@ -30,7 +30,8 @@ def signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[N
         return
     reader, writer = socket.socketpair()
     writer.setblocking(False)
-    before = {number: signal.signal(number, _nothing) for number in handlers}
+    heard = [number for number in handlers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _nothing) for number in heard}
     descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     thread = threading.Thread(target=_read, args=(reader, handlers), name="signals", daemon=True)
     thread.start()

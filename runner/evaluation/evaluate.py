@@ -149,6 +149,35 @@ class Evaluator:
             gpu = self._registry.get(slot.gpu_type)
             self._resources.refill_pool(self._place(slot))
 
+    def check(self) -> None:
+        """Look for what containers are made of: images, staged code, the environment. What has gone is made anew.
+
+        An engine that is emptied, or its images that are pruned, would fail every job until this process ends.
+
+        Raises:
+            EngineUnavailableError: no engine answers.
+            EvaluationError: it cannot be made.
+        """
+        with self._lock:
+            for name, environment in list(self._environments.items()):
+                if not self._is_whole(environment):
+                    _log.warning("environment_gone", gpu_type=name, image=environment.image)
+                    if self._stage is not None and not self._stage.is_dir():
+                        self._stage = None
+                    self._environments[name] = self._make_environment(self._registry.get(name))
+                    # Another image may have other libraries.
+                    self._systems.pop(name, None)
+
+    def _is_whole(self, environment: Environment) -> bool:
+        try:
+            return self._engine.image_id(environment.image) == environment.image and all(
+                Path(bind.source).exists() for bind in environment.binds
+            )
+        except EngineUnavailable as error:
+            raise EngineUnavailableError(str(error)) from error
+        except SandboxError:
+            return False
+
     def _prove(self, gpu: GpuType, slots: Sequence[Slot]) -> Json:
         """The facts of a GPU type, from the first of its slots whose device works.
 

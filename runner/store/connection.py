@@ -55,6 +55,8 @@ _TRANSPORT: Final = {
     "keepalives_count": "3",
     "tcp_user_timeout": "45000",
 }
+#: Of addresses with several servers the one that takes writes.
+WRITES: Final = {"target_session_attrs": "read-write"}
 #: How often a statement or transaction is tried that PostgreSQL gives up for another one's sake, and the longest pause.
 TRIES: Final = 5
 _PAUSE_S: Final = 0.1
@@ -154,7 +156,7 @@ class Link:
         pooled: bool = False,
     ) -> None:
         self._pooled = pooled
-        defaults = {**_TRANSPORT, "target_session_attrs": "read-write"} if writes else _TRANSPORT
+        defaults = {**_TRANSPORT, **WRITES} if writes else _TRANSPORT
         self._address = session.conninfo(dsn, application_name=application_name, **defaults)
         self._waiting = waiting
         self._connection: _Connection | None = None

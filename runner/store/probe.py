@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 
 from runner.base.errors import DatabaseUnavailableError
 from runner.store import schema, session
-from runner.store.connection import BOUNDS, Row
+from runner.store.connection import BOUNDS, WRITES, Row
 from runner.store.queries import QUERIES
 
 _CONNECT_TIMEOUT_S = "10"
@@ -43,6 +43,9 @@ class DatabaseFacts:
     #: How many connections the server gives to logins without special rights, and how many of all kinds there are.
     connections: int
     connected: int
+    #: How many of them this database and this login may have, if that is limited (CONNECTION LIMIT).
+    database_limit: int | None = None
+    login_limit: int | None = None
     #: Of the server's transactions that have written: the age of the oldest open one, if this login may read its start,
     #: and how many transactions have begun since the oldest of all. None and 0: none is open.
     write_open_s: float | None = None
@@ -61,7 +64,8 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
     """Look at a database; with `direct_host`, through a pooler in transaction mode.
 
     Raises:
-        DatabaseUnavailableError: no connection, or it broke off, or the user may not read the version.
+        DatabaseUnavailableError: no connection, or it broke off, or the server takes no writes, or the user may not
+            read the version.
         ConfigError: the address cannot be parsed.
     """
     pooled = direct_host is not None
@@ -95,6 +99,8 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
         misread=misread,
         connections=server["connections"],
         connected=server["connected"],
+        database_limit=server["database_limit"],
+        login_limit=server["login_limit"],
         write_open_s=server["write_open_s"],
         transactions_since_write=server["transactions_since_write"],
         all_hosts=None if who is None else who["all_hosts"],
@@ -105,7 +111,8 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
 
 
 def _connect(dsn: str, *, pooled: bool = False) -> psycopg.Connection[Row]:
-    address = session.conninfo(dsn, application_name="kernel-runner check", connect_timeout=_CONNECT_TIMEOUT_S)
+    name = "kernel-runner check"
+    address = session.conninfo(dsn, application_name=name, connect_timeout=_CONNECT_TIMEOUT_S, **WRITES)
     return session.connect(
         address,
         bounds=BOUNDS,

@@ -141,9 +141,11 @@ SELECT l.name FROM leaderboard.leaderboard l WHERE l.name = %(given)s OR l.id::t
 ORDER BY l.name = %(given)s DESC LIMIT 1
 
 -- name: may_read_tasks
--- Whether this login may read the tasks of leaderboards.
-SELECT has_column_privilege('leaderboard.leaderboard', 'task', 'SELECT')
-       AND has_table_privilege('runner.board', 'SELECT') AS may
+-- Whether this login may read the tasks of leaderboards. Without the right to a schema the questions would fail.
+SELECT CASE WHEN has_schema_privilege('leaderboard', 'USAGE') AND has_schema_privilege('runner', 'USAGE')
+            THEN has_column_privilege('leaderboard.leaderboard', 'task', 'SELECT')
+                 AND has_table_privilege('runner.board', 'SELECT')
+            ELSE false END AS may
 
 -- name: open_tasks
 -- The tasks of the leaderboards that take submissions.
@@ -189,8 +191,12 @@ ORDER BY e.at DESC, e.id DESC LIMIT %(limit)s
 SELECT now() + %(span)s::text::interval AS moment
 
 -- name: server_facts
--- The server's version and connections, the database's name, and whether migrations have recorded a version.
+-- The server's version, its connections and the limits of them, the database's name, and whether migrations have
+-- recorded a version.
 SELECT current_setting('server_version') AS version, current_database()::text AS database,
+       (SELECT nullif(d.datconnlimit, -1) FROM pg_catalog.pg_database d
+        WHERE d.datname = current_database() AND NOT r.rolsuper) AS database_limit,
+       CASE WHEN NOT r.rolsuper THEN nullif(r.rolconnlimit, -1) END AS login_limit,
        current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
            - coalesce(current_setting('reserved_connections', true), '0')::integer AS connections,
        (SELECT sum(d.numbackends)::integer FROM pg_catalog.pg_stat_database d) AS connected,
@@ -202,6 +208,7 @@ SELECT current_setting('server_version') AS version, current_database()::text AS
        (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - pg_snapshot_xmin(pg_current_snapshot())::text::bigint)
            AS transactions_since_write,
        to_regclass('runner.migration') IS NOT NULL AS has_versions
+FROM pg_catalog.pg_roles r WHERE r.rolname = session_user
 
 -- name: session_settings
 -- The settings of a session by name, as JSON text: each is a text, however the session writes other types.

@@ -24,7 +24,7 @@ from psycopg.adapt import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.json import set_json_loads
 
-from runner.base.database_address import is_clear
+from runner.base.database_address import fault, is_clear
 from runner.base.errors import ConfigError, DatabaseUnavailableError
 from runner.base.model import ALWAYS, NEVER
 from runner.store.queries import QUERIES
@@ -127,9 +127,11 @@ def checked(dsn: str) -> Mapping[str, Any]:
     if is_clear(dsn):
         with suppress(psycopg.ProgrammingError):
             return conninfo_to_dict(dsn)
+    reason = fault(dsn, [option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()])
     raise ConfigError(
-        "the database's address cannot be parsed: expected postgresql://USER@HOST/DATABASE or key=value words in "
-        "DATABASE_URL or database_url, with @ / ? % and spaces of a URL's user and password as %40 %2F %3F %25 %20"
+        f"the database's address cannot be parsed: {f'{reason}; ' if reason else ''}expected postgresql://USER@HOST/"
+        "DATABASE or key=value words in DATABASE_URL or database_url"
+        f"{'' if reason else ', with @ / ? % and spaces of a URL user and password as %40 %2F %3F %25 %20'}"
     ) from None
 
 

@@ -108,6 +108,9 @@ class Evaluator:
         self._taken: set[str] = set()
         self._random = random.SystemRandom()
 
+    def check(self) -> None:
+        """Nothing goes."""
+
     def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
         """Refuse what the script says does not compile; now and then the check breaks, or takes long."""
         script = Script.from_code(of_submission(job).code)

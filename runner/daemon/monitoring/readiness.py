@@ -15,6 +15,7 @@ from runner.base.errors import (
     DatabaseUnavailableError,
     DiskFullError,
     EngineUnavailableError,
+    EvaluationError,
     HostNameTakenError,
     InfrastructureError,
 )
@@ -41,6 +42,8 @@ def missing(error: InfrastructureError, *, otherwise: str) -> str:
         return ENGINE
     if isinstance(error, DiskFullError):
         return DISK
+    if isinstance(error, EvaluationError):
+        return EVALUATION
     return DATABASE if isinstance(error, DatabaseUnavailableError) else otherwise
 
 

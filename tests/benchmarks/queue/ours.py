@@ -107,6 +107,9 @@ class AtOnce:
         #: By mode and slot, made once: making results is no work of the queue.
         self._found: dict[tuple[Mode, str], JobResult] = {}
 
+    def check(self) -> None:
+        """Nothing goes."""
+
     def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
         """Nothing is checked early."""
         raise NotImplementedError

@@ -11,6 +11,7 @@ from sysconfig import get_path
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 import runner
 import sandbox
@@ -19,6 +20,7 @@ from runner.base.model import Json
 from runner.cli import check
 from runner.cli.finding import Mark
 from runner.store import HostRecord, Store
+from runner.store.migrate import migrate
 from runner.store.probe import DatabaseFacts, probe
 from tests.integration.cli.conftest import Call, write_task
 from tests.integration.store.test_migrate import VERSIONS
@@ -198,7 +200,22 @@ def test_too_few_connections_are_a_warning_and_for_idle_hosts_a_failure(
         server_version="18", database="d", version=None, pending=(), newer=False, direct=True, connections=97,
         connected=3, all_hosts=hosts,
     )  # fmt: skip
-    assert check._connections(facts, pooled=pooled).mark is mark
+    (found,) = check._connections(facts, "a", pooled=pooled)
+    assert found.mark is mark
+
+
+@pytest.mark.parametrize("whose", ["database", "login"])
+@pytest.mark.parametrize(("limit", "mark"), [(5, Mark.FAILED), (6, Mark.WARNING), (11, Mark.WARNING), (12, Mark.OK)])
+def test_a_limit_of_the_database_or_the_login_counts_like_the_servers(whose: str, limit: int, mark: Mark) -> None:
+    """Two hosts share both: with less than one busy host needs no result would be stored."""
+    facts = DatabaseFacts(
+        server_version="18", database="d", version=None, pending=(), newer=False, direct=True, connections=97,
+        connected=3, all_hosts=2, hosts=("b",), database_limit=limit if whose == "database" else None,
+        login_limit=limit if whose == "login" else None,
+    )  # fmt: skip
+    of_server, found = check._connections(facts, "a", pooled=False)
+    assert (of_server.mark, found.mark) == (Mark.OK, mark)
+    assert f"this {whose} may have {limit}; 2 hosts may need 12" in found.fact
 
 
 @pytest.mark.parametrize(
@@ -250,6 +267,25 @@ def test_check_goes_through_everything_and_proves_the_sandbox(cli: Call) -> None
     assert by_name["notifications"]["found"] == "arrive"
     assert by_name["runtime runc"]["found"] == "the engine offers it, used by CPU"
     assert by_name["disk"]["found"].startswith("the engine's data in /")
+
+
+@pytest.mark.parametrize("role", ["daemon", "frontend", "operator", "readonly", "gateway", "discord"])
+def test_check_goes_on_whatever_its_login_may_read(
+    call: Call, database_url: str, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    """What this login may not see is a finding, and no end of the check: it is what `install` waits for."""
+    migrate(database_url, roles=True)
+    login = f"runner_test_check_{role}"
+    url = make_conninfo(database_url, user=login, password=login)
+    with psycopg.connect(database_url, autocommit=True) as owner:
+        owner.execute(f"DROP ROLE IF EXISTS {login}")
+        owner.execute(f"CREATE ROLE {login} LOGIN PASSWORD '{login}' CONNECTION LIMIT 5 IN ROLE runner_{role}")
+    monkeypatch.setenv("DOCKER_HOST", "unix:///var/tmp/no-engine-here.sock")
+    checks = {found["name"]: found for found in call("check", "--json", database=url).document["checks"]}
+    assert checks["engine"]["mark"] == "failed"
+    if role == "daemon":
+        assert checks["notifications"]["found"] == "arrive"
+        assert checks["connections"]["found"] == "this login may have 5; 1 host may need 6 besides frontends"
 
 
 @pytest.mark.usefixtures("engine")

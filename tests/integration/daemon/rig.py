@@ -17,7 +17,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from runner.base.config import Config
-from runner.base.errors import CancelledByRequest, EngineUnavailableError
+from runner.base.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
 from runner.base.gpu_types import Registry
 from runner.base.model import Job, JobResult, JobState, Progress, Slot, SubmissionJob, Verdict
 from runner.daemon import Daemon, ExitReason, ShutdownControl
@@ -85,6 +85,8 @@ class Evaluator:
     script: Script = at_once
     seen: list[tuple[int, int, str]] = field(default_factory=list)
     prepared: int = 0
+    #: Why containers cannot be made.
+    gone: str | None = None
     can_refuse: bool = False
 
     def refuse(self, job: SubmissionJob, slot: Slot, *, cancel: threading.Event) -> JobResult | None:
@@ -94,6 +96,11 @@ class Evaluator:
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Count."""
         self.prepared += len(list(slots))
+
+    def check(self) -> None:
+        """All is there, or not."""
+        if self.gone is not None:
+            raise EvaluationError(self.gone)
 
     @contextmanager
     def evaluate(

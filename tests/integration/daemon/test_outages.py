@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from runner.base.errors import EngineUnavailableError
+from runner.base.errors import EngineUnavailableError, EvaluationError
 from runner.base.model import Job, JobResult, JobState, Progress, Verdict
 from runner.store import claims, migrate
 from tests.integration.daemon.proxy import Proxy
@@ -190,3 +190,21 @@ def test_a_host_without_an_engine_lives_all_the_same(rig: Rig) -> None:
     rig.sql("UPDATE runner.job SET not_before = NULL")
     views = rig.wait_done(submission, held)
     assert [view.jobs[0].failures for view in views] == [1, 0]
+
+
+def test_a_host_that_has_lost_what_containers_are_made_of_takes_no_more_jobs(rig: Rig) -> None:
+    """One job finds out; the others wait until all is there again."""
+
+    def broken(_job: Job, _cancel: threading.Event, _on_progress: Callable[[Progress], None]) -> JobResult:
+        rig.evaluator.gone = "no such image"
+        raise EvaluationError("the engine refused")
+
+    rig.evaluator.script = broken
+    rig.start()
+    submissions = rig.submit(), rig.submit()
+    rig.wait_for(lambda: rig.waiting_for == "the evaluation environment", "it noticed")
+    rig.evaluator.script = at_once
+    assert len(rig.evaluator.seen) == 1
+    rig.evaluator.gone = None
+    rig.sql("UPDATE runner.job SET not_before = NULL")
+    assert sorted(view.jobs[0].failures for view in rig.wait_done(*submissions)) == [0, 1]

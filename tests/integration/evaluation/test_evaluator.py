@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.base.errors import CancelledByRequest, EngineUnavailableError
+from runner.base.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
 from runner.base.model import Job, Verdict
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
 from sandbox.host.engine import Container, DockerEngine
@@ -121,6 +122,25 @@ def test_a_warm_container_that_died_costs_no_verdict(shared_evaluator: Evaluator
     docker_engine._kill(waiting(shared_evaluator))
     result = evaluate(shared_evaluator, job(RIGHT))
     assert result.verdict is Verdict.ACCEPTED
+
+
+@pytest.mark.parametrize("gone", ["image", "stage"])
+def test_what_containers_are_made_of_is_made_anew(
+    settings: EvaluationSettings, docker_engine: DockerEngine, gone: str
+) -> None:
+    """An administrator who prunes images or empties the state directory costs one attempt, not every job from then."""
+    with evaluator_with(docker_engine, settings, [samples.SLOT], warm_containers=0) as evaluator:
+        evaluator.check()
+        if gone == "image":
+            # The real one is also that of the tests beside this.
+            environment = evaluator._environments["CPU"]
+            evaluator._environments["CPU"] = replace(environment, image=f"sha256:{'0' * 64}")
+        else:
+            shutil.rmtree(settings.state_dir / "stage")
+        with pytest.raises(EvaluationError):
+            evaluate(evaluator, job(RIGHT))
+        evaluator.check()
+        assert evaluate(evaluator, job(RIGHT)).verdict is Verdict.ACCEPTED
 
 
 def test_a_cancelled_run_ends_and_its_container_with_it(shared_evaluator: Evaluator) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from runner.base.errors import DatabaseUnavailableError
 from runner.store.connection import Link
+from runner.store.migrate import migrate
+from runner.store.probe import probe
 from tests.chaos.server import Server
 from tests.support.waiting import PATIENCE_S
 
@@ -108,9 +110,13 @@ def test_after_a_failover_the_other_address_is_used() -> None:
         second.start()
         takes_writes(first, b"on")
         hosts = [str(server.socket_path.parent) for server in (first, second)]
-        link = Link(f"host={','.join(hosts)} user=postgres dbname=postgres", application_name="link", writes=True)
+        address = f"host={','.join(hosts)} user=postgres dbname=postgres"
+        link = Link(address, application_name="link", writes=True)
         with link.open() as connection:
             assert connection.info.host == hosts[1]
+        # What a daemon asks before it starts.
+        migrate(f"{address} target_session_attrs=read-write")
+        assert probe(address).pending == ()
         second.crash()
         with pytest.raises(DatabaseUnavailableError):
             scalar(link, b"SELECT 1")

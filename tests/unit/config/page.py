@@ -48,7 +48,7 @@ first:
 6. the default
 
 Durations are seconds and may have a fraction. An unknown key or `KERNEL_RUNNER_` variable is an error, which names the
-nearest valid one.
+nearest valid one; what Kubernetes sets for a service named `kernel-runner` is none.
 
 A new value counts after a restart, which loses no run (`max_attempts` and the four keys after it: after
 `kernel-runner migrate`, for all hosts): `kernel-runner check`, then `systemctl restart kernel-runner`.

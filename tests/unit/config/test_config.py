@@ -153,6 +153,25 @@ def test_webhooks_and_their_secrets_fit_together(
     assert "http://" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PORT", "SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT_8000_TCP", "PORT_8000_TCP_ADDR"),
+        *("GATEWAY_PORT", "GATEWAY_SERVICE_HOST"),
+    ],
+)
+def test_a_service_of_our_name_is_no_setting(load: Callable[..., Config], name: str) -> None:
+    """Kubernetes sets such variables in all containers beside it."""
+    assert load(**{f"KERNEL_RUNNER_{name}": "tcp://10.0.0.1:8000"}).lease_s == 25.0
+
+
+@pytest.mark.parametrize("blank", ["\r", "\n", " ", "\t"])
+def test_blanks_around_a_variable_do_not_count(load: Callable[..., Config], blank: str) -> None:
+    """As a file of variables from Windows has them; blanks alone are no value."""
+    config = load(DATABASE_URL=f"postgresql:///d{blank}", KERNEL_RUNNER_LOG_LEVEL=f"{blank}debug", DOCKER_HOST=blank)
+    assert (config.database_url, config.log_level, config.docker_host) == ("postgresql:///d", "debug", None)
+
+
 def test_an_unknown_variable_is_refused_with_the_nearest(load: Callable[..., Config]) -> None:
     """A typo in a unit file is found at start-up, not in production."""
     with pytest.raises(ConfigError, match=r"KERNEL_RUNNER_POL_S is not known, the nearest valid one is .*_POLL_S"):

@@ -53,6 +53,43 @@ def test_an_address_is_read_as_written_or_refused_and_never_shown(shape: str) ->
         assert not any(part in shown(address) for part in _PARTS), (address, shown(address))
 
 
+_RIGHT = "postgresql://u:s3cret@h/db"
+
+
+@pytest.mark.parametrize(
+    ("address", "found"),
+    [
+        *((text, "quotation marks") for text in (f'"{_RIGHT}"', f"'{_RIGHT}'", '"host=h password=s3cret"')),
+        *((f"{before}{_RIGHT}", "variable's name") for before in ("DATABASE_URL=", "export DATABASE_URL=", "URL=")),
+        *(
+            (f"{scheme}://u:s3cret@h/db", "begin with postgresql://")
+            for scheme in (
+                "postgresql+psycopg2",
+                "postgresql+asyncpg",
+                "jdbc:postgresql",
+                "POSTGRESQL",
+                "mysql",
+                "http",
+            )
+        ),
+        *(
+            (f"{_RIGHT}?{words}", "parameters that libpq does not know")
+            for words in ("pgbouncer=true", "schema=public", "ssl=require", "sslmode=require&connection_limit=5")
+        ),
+        ("host=h password=s3cret pool_size=5", "parameters that libpq does not know"),
+        *((text, "%40") for text in ("postgresql://u:s3cr@et@h/db", "postgresql://u:s3cret%zz@h/db", "h:5432")),
+    ],
+)
+def test_an_address_of_another_program_is_told_from_a_password(address: str, found: str) -> None:
+    """Each is named by its own mistake, and nothing of it is repeated."""
+    read, refused = _checked(address)
+    assert read is None
+    said = refused.splitlines()[-1]
+    assert found in said, said
+    assert "s3cr" not in said
+    assert ("%40" in said) == (found == "%40")
+
+
 @pytest.mark.parametrize(
     "address",
     [

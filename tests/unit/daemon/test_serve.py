@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
@@ -177,7 +178,6 @@ def test_the_first_signal_drains_and_the_second_aborts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     """And afterwards the process's own handlers are back."""
-    before = signal.getsignal(number)
     control = ShutdownControl()
 
     def daemon(*_: object) -> ExitReason:
@@ -189,8 +189,25 @@ def test_the_first_signal_drains_and_the_second_aborts(
         return ExitReason.CLEAN
 
     monkeypatch.setattr(serve_module, "_serve", daemon)
-    assert serve(config(tmp_path, http_listen="off"), control) == 0
-    assert signal.getsignal(number) is before
+    with _handled(number, signal.SIG_DFL):
+        assert serve(config(tmp_path, http_listen="off"), control) == 0
+        assert signal.getsignal(number) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_that_was_ignored_stays_ignored(number: signal.Signals) -> None:
+    """As after `nohup`, which is to outlive its terminal."""
+    with _handled(number, signal.SIG_IGN), signals({number: lambda: None}):
+        assert signal.getsignal(number) is signal.SIG_IGN
+
+
+@contextmanager
+def _handled(number: signal.Signals, how: signal.Handlers) -> Iterator[None]:
+    before = signal.signal(number, how)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def test_a_handler_that_fails_does_not_deafen_the_process() -> None:

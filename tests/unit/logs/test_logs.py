@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import threading
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +57,20 @@ def test_a_stream_that_is_no_terminal_gets_json_lines() -> None:
     (line,) = lines(stream)
     assert (line["event"], line["level"], line["n"], line["component"]) == ("hello", "info", 1, "runner.x")
     assert datetime.fromisoformat(line["timestamp"]).tzinfo is not None
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+@pytest.mark.parametrize("fault", ["full", "closed"])
+def test_a_line_that_cannot_be_written_is_lost_and_ends_nothing(log_format: Any, fault: str) -> None:  # noqa: ANN401 - a literal of the callee
+    """On a full disk, and into a pipe whose reader has gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with Path("/dev/full").open("w") if fault == "full" else os.fdopen(writer, "w", buffering=1) as stream:
+        logs.configure(log_format, "info", stream)
+        for number in range(3):
+            logs.get_logger("x").warning("hello", n=number)
+        # What is left of them is no matter of this test.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @pytest.mark.parametrize(("level", "heard"), [("debug", 3), ("info", 2), ("warning", 1), ("error", 0)])

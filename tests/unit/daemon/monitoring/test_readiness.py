@@ -16,7 +16,7 @@ from runner.base.errors import (
     HostNameTakenError,
     InfrastructureError,
 )
-from runner.daemon.monitoring.readiness import DATABASE, ENGINE, HOST_NAME, Readiness, missing
+from runner.daemon.monitoring.readiness import DATABASE, ENGINE, EVALUATION, HOST_NAME, Readiness, missing
 from tests.support.waiting import PATIENCE_S
 
 
@@ -69,7 +69,8 @@ def test_a_pause_is_no_failure(manager: tuple[str, socket.socket]) -> None:
         (DatabaseUnavailableError("x"), DATABASE),
         (EngineUnavailableError("x"), ENGINE),
         (HostNameTakenError("x"), HOST_NAME),
-        (EvaluationError("x"), "else"),
+        (EvaluationError("x"), EVALUATION),
+        (InfrastructureError("x"), "else"),
     ],
 )
 def test_an_error_says_what_is_missing(error: InfrastructureError, what: str) -> None:
