@@ -22,6 +22,7 @@ from starlette.responses import RedirectResponse, Response
 
 from runner.base.config import Config
 from runner.base.errors import ConfigError
+from runner.extras.environment import environment_explained
 from runner.extras.gateway import identity
 from runner.extras.gateway.context import AppState, Provider, Refusal, app_state, is_public_https
 from runner.extras.gateway.identity import Session, User
@@ -40,7 +41,8 @@ def providers(config: Config) -> Mapping[str, Provider]:
     """Those that the configuration names.
 
     Raises:
-        ConfigError: one lacks its secret, or the gateway's public address is not known.
+        ConfigError: one lacks its secret, the gateway's public address is not known, or the environment's proxy or
+            certificates cannot be used.
     """
     by_name: dict[str, Provider] = {}
     github, discord = config.gateway_github_url.rstrip("/"), config.gateway_discord_url.rstrip("/")
@@ -70,6 +72,9 @@ def providers(config: Config) -> Mapping[str, Provider]:
         )
     if by_name and config.gateway_public_url is None:
         raise ConfigError("gateway_public_url is not set: OAuth sends people back to it, e.g. https://kernels.example")
+    if by_name:
+        with environment_explained():
+            _client()
     return by_name
 
 
@@ -180,9 +185,8 @@ async def _person(provider: Provider, code: str, verifier: str, back: str) -> Ma
         "redirect_uri": back,
         "code_verifier": verifier,
     }
-    headers = {"Accept": "application/json", "User-Agent": "kernel-runner"}
     try:
-        async with httpx2.AsyncClient(timeout=_ANSWER_S, headers=headers) as client:
+        async with _client() as client:
             status, granted = await _asked(client, "POST", provider.token_url, data=form)
             token = granted.get("access_token")
             if status >= 500:
@@ -193,11 +197,15 @@ async def _person(provider: Provider, code: str, verifier: str, back: str) -> Ma
             status, person = await _asked(
                 client, "GET", provider.person_url, headers={"Authorization": f"Bearer {token}"}
             )
-    except (httpx2.HTTPError, httpx2.InvalidURL, ImportError, OSError, ValueError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
         raise Refusal(502, f"{provider.title} does not answer. Try again later.") from error
     if status != 200:
         raise Refusal(502, f"{provider.title} told of no person")
     return person
+
+
+def _client() -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(timeout=_ANSWER_S, headers={"Accept": "application/json", "User-Agent": "kernel-runner"})
 
 
 async def _asked(
