@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -42,6 +43,26 @@ def test_a_base_address_that_ends_in_a_slash_works(gate: Gate) -> None:
     """The client makes two slashes of it."""
     for path in ("//leaderboards", "/leaderboards/", "///leaderboards//"):
         assert [board["name"] for board in gate.ask("GET", path).json] == ["identity"]
+
+
+def test_a_name_in_a_path_is_the_name(gate: Gate) -> None:
+    """Whatever it has that paths give a meaning; and after a login the page of a name that is not ASCII comes next."""
+    names = ("org/ada", "https://orcid.example/0000-1", "/", "a?b#c", "a%2Fb", "..", "\u00e4 \u77e9\u9635")
+    for name in names:
+        gate.user(name, token=f"token-{name.encode().hex()}")
+    for name in names:
+        answer = gate.ask("POST", f"/admin/ban/{quote(name, safe='')}", admin=ADMIN)
+        assert (answer.status, answer.json) == (200, {"status": "ok", "user_id": name, "banned": True})
+    assert gate.sql("SELECT bool_and(is_banned) FROM leaderboard.user_info WHERE id = ANY (%s)", list(names)) == [
+        (True,)
+    ]
+    matrix = "\u77e9\u9635"
+    gate.bench.board(matrix)
+    gate.sql("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = %s", matrix)
+    page = f"/board/{quote(matrix)}"
+    sent_on = gate.ask("GET", page).headers["location"]
+    assert sent_on == f"/login?{urlencode({'next': page})}"
+    assert f'name="next" value="{page}"' in gate.ask("GET", sent_on).text
 
 
 def test_leaderboards_without_secrets(gate: Gate) -> None:
