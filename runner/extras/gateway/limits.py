@@ -114,10 +114,13 @@ class Edge:
             nonlocal status, streamed
             if message["type"] == "http.response.start":
                 status = message["status"]
-                streamed = any(
-                    name == b"content-type" and value.startswith(_STREAM) for name, value in message["headers"]
-                )
-                message = {**message, "headers": [*message["headers"], (b"x-content-type-options", b"nosniff")]}
+                told = dict(message["headers"])
+                streamed = told.get(b"content-type", b"").startswith(_STREAM)
+                more = [(b"x-content-type-options", b"nosniff")]
+                if b"cache-control" not in told:
+                    # Users are told apart by headers that no cache between knows.
+                    more.append((b"cache-control", b"no-store"))
+                message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
         path = scope["path"]

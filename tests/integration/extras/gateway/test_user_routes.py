@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import io
 import json
 import re
@@ -10,16 +11,17 @@ import time
 import zipfile
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import pytest
 
 from runner.base.errors import StaleAttemptError
 from runner.base.model import Verdict
+from runner.extras.gateway.app import routes
 from tests.integration.extras.gateway.conftest import ADMIN, CODE, Gate, multipart, streamed
 from tests.integration.store.conftest import result, run_record
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 Finish = Callable[..., None]
 
@@ -63,6 +65,39 @@ def test_a_name_in_a_path_is_the_name(gate: Gate) -> None:
     sent_on = gate.ask("GET", page).headers["location"]
     assert sent_on == f"/login?{urlencode({'next': page})}"
     assert f'name="next" value="{page}"' in gate.ask("GET", sent_on).text
+
+
+READ: Final = sorted({route.path for route in routes() if "GET" in (route.methods or ())})
+
+
+@pytest.mark.parametrize("path", READ)
+def test_head_ends_and_nothing_is_kept_between(gate: Gate, path: str) -> None:
+    """On every route: HEAD leaves its connection to the next request; only a user's own cache keeps what says so."""
+    gate.submit()
+    parts = {"leaderboard": "identity", "name": "identity", "gpu": "CPU", "id": "1", "title": "Reference"}
+    parts |= {"provider": "github"}
+    if path.startswith("/static/"):
+        parts["name"] = "style.css"
+    connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=PATIENCE_S)
+    headers = {"X-Popcorn-Cli-Id": "ada-token", "Authorization": f"Bearer {ADMIN}"}
+    try:
+        for method, asked in (("HEAD", path.format_map(parts)), ("GET", "/health")):
+            connection.request(method, asked, headers={**headers, "Cookie": login(gate)})
+            answer = connection.getresponse()
+            body, kept = answer.read(), answer.headers.get_all("Cache-Control", [])
+            assert len(kept) == 1
+            assert kept == ["no-store"] or "/static/" in asked or "/feed" in asked or "/picture" in asked
+    finally:
+        connection.close()
+    assert body == b'{"status":"ok"}'
+    assert gate.sql("SELECT count(*) FROM leaderboard.submission") == [(1,)]
+
+
+def login(gate: Gate) -> str:
+    """The cookie of ada's browser."""
+    headers = {"Sec-Fetch-Site": "same-origin", "Content-Type": "application/x-www-form-urlencoded"}
+    told = gate.ask("POST", "/login", b"token=ada-token", headers=headers).headers["set-cookie"]
+    return told.partition(";")[0]
 
 
 def test_leaderboards_without_secrets(gate: Gate) -> None:
