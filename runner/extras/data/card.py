@@ -196,13 +196,19 @@ def render(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
 
 
 def _header(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
-    files = (manifest["flat"], "submissions.parquet", "runs.parquet", "code/part-*.parquet")
-    files += ("leaderboards.parquet", "receipts.parquet", "finals.parquet")
-    names = ("flat", "submissions", "runs", "code", "leaderboards", "receipts", "finals")
+    patterns = {
+        "flat": manifest["flat"],
+        "submissions": "submissions.parquet",
+        "runs": "runs.parquet",
+        "code": "code/part-*.parquet",
+        "leaderboards": "leaderboards.parquet",
+        "receipts": "receipts.parquet",
+        "finals": "finals.parquet",
+    }
     # The hub's reader refuses a configuration without rows.
     configurations = {
         name: pattern
-        for name, pattern in zip(names, files, strict=True)
+        for name, pattern in patterns.items()
         if any(count and fnmatchcase(path, pattern) for path, count in rows.items())
     }
     licence = manifest["licence"] or "other"
