@@ -27,7 +27,7 @@ def printable(text: str) -> str:
 
 def visible(text: str) -> str:
     """`printable`, with the two joiners as they are: in HTML they harm nothing."""
-    return _RARE.sub(lambda found: found[0] if found[0] in _JOINERS else _escaped(found), text.replace("\r\n", "\n"))
+    return _RARE.sub(lambda match: match[0] if match[0] in _JOINERS else _escaped(match), text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
@@ -42,8 +42,8 @@ def tail(text: str, *, lines: int) -> tuple[str, int]:
     return "\n".join(kept), len(every) - len(kept)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    character = found[0]
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
     if unicodedata.category(character) not in _UNSAFE:
         return character
     number = ord(character)

@@ -63,12 +63,12 @@ def address(request: Request) -> str:
     """Where a request comes from, however it is spelled; a network of 64 bits counts as one address of IPv6."""
     host = request.client.host if request.client is not None else "unix"
     try:
-        found = ip_address(host)
+        parsed = ip_address(host)
     except ValueError:
         return host
-    if isinstance(found, IPv4Address):
-        return str(found)
-    return str(found.ipv4_mapped or IPv6Address(int(found) >> 64 << 64))
+    if isinstance(parsed, IPv4Address):
+        return str(parsed)
+    return str(parsed.ipv4_mapped or IPv6Address(int(parsed) >> 64 << 64))
 
 
 def from_here(request: Request) -> None:

@@ -114,11 +114,11 @@ class Edge:
             nonlocal status, streamed
             if message["type"] == "http.response.start":
                 status = message["status"]
-                told = dict(message["headers"])
-                streamed = told.get(b"content-type", b"").startswith(_STREAM)
+                headers = dict(message["headers"])
+                streamed = headers.get(b"content-type", b"").startswith(_STREAM)
                 more = [(b"x-content-type-options", b"nosniff")]
-                if b"cache-control" not in told:
-                    # Users are told apart by headers that no cache between knows.
+                if b"cache-control" not in headers:
+                    # What tells users apart are headers that no cache between knows.
                     more.append((b"cache-control", b"no-store"))
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)

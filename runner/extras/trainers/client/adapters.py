@@ -49,8 +49,8 @@ def text_of(completion: object) -> str:
     if isinstance(completion, str):
         return completion
     messages = completion if isinstance(completion, Sequence) else ()
-    said = [message for message in messages if _field(message, "role") in (None, "assistant")]
-    content = _field(said[-1], "content") if said else ""
+    replies = [message for message in messages if _field(message, "role") in (None, "assistant")]
+    content = _field(replies[-1], "content") if replies else ""
     if isinstance(content, str):
         return content
     parts = [part for part in content if _field(part, "type") in _TEXTS] if isinstance(content, Sequence) else []
