@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
@@ -399,8 +400,8 @@ class Config(BaseModel):
         default=None, pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", examples=["https://kernels.example"]
     )
     """
-    The address under which people reach the gateway, without a path if the proxy adds none. Feeds, and what chats
-    show of a link, name it. Logins by OAuth come back to it: register `<gateway_public_url>/auth/cli/github` or
+    The address under which people reach the gateway, without a path: links of its pages begin at `/`. Feeds, and what
+    chats show of a link, name it. Logins by OAuth come back to it: register `<gateway_public_url>/auth/cli/github` or
     `/auth/cli/discord` with the provider.
     """
     gateway_github_client_id: str | None = Field(default=None, min_length=1, examples=["Ov23liExample"])
@@ -482,6 +483,16 @@ class Config(BaseModel):
     """
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", examples=["debug"])
     """The least severe lines to log: `"debug"`, `"info"`, `"warning"` or `"error"`."""
+
+    @field_validator("gateway_public_url")
+    @classmethod
+    def _without_a_path(cls, value: str | None) -> str | None:
+        if urlsplit(value or "").path.strip("/"):
+            raise ValueError(
+                "an address without a path, since links of the gateway's pages begin at /; let the proxy give it a "
+                "name of its own, e.g. https://kernels.example"
+            )
+        return value
 
     @field_validator(
         "database_url_file",

@@ -1,24 +1,33 @@
-"""Text of strangers, made harmless for a terminal. Pure; called by the renderers.
+"""Text of strangers, made harmless for a terminal or a page. Pure; called by the renderers.
 
 Submissions choose their stdout, their error messages and their file names. Printed raw, these could move the cursor,
-rewrite earlier lines, set the window title or answer back (terminal escape injection).
+rewrite earlier lines, set the window title or answer back (terminal escape injection). On a page their code could be
+written in another direction than it runs.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from typing import Final
 
-_KEPT = frozenset("\n\t")
+#: What may have to be escaped.
+_RARE: Final = re.compile(r"[^\n\t -~]")
+#: Those that some scripts and symbols need.
+_JOINERS: Final = "\u200c\u200d"
 #: Control characters, surrogates, and format characters (among them the bidirectional overrides).
 _UNSAFE = frozenset({"Cc", "Cf", "Cs"})
 
 
 def printable(text: str) -> str:
     r"""The text with every control and format character but newline and tab shown as an escape, e.g. `\x1b`."""
-    if text.isascii() and text.isprintable():
-        return text
     # A carriage return before a newline is a line end, not an attempt to overwrite the line.
-    return "".join(map(_escaped, text.replace("\r\n", "\n")))
+    return _RARE.sub(_escaped, text.replace("\r\n", "\n"))
+
+
+def visible(text: str) -> str:
+    """`printable`, with the two joiners as they are: in HTML they harm nothing."""
+    return _RARE.sub(lambda match: match[0] if match[0] in _JOINERS else _escaped(match), text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
@@ -33,8 +42,9 @@ def tail(text: str, *, lines: int) -> tuple[str, int]:
     return "\n".join(kept), len(every) - len(kept)
 
 
-def _escaped(character: str) -> str:
-    if character in _KEPT or unicodedata.category(character) not in _UNSAFE:
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    if unicodedata.category(character) not in _UNSAFE:
         return character
     number = ord(character)
     if number < 0x100:

@@ -13,13 +13,25 @@ from huggingface_hub.errors import (
     HTTPError,
     LocalTokenNotFoundError,
 )
+from huggingface_hub.utils import get_session
 
 from runner.base.errors import ConfigError, DataError, InfrastructureError
+from runner.extras.environment import environment_explained
 
 #: Statuses that say who we are, or what we may do, is the trouble.
 REFUSED: Final = (401, 403)
 _LOG_IN: Final = "log in with `hf auth login`, or set HF_TOKEN to a token with write access"
 _AGAIN: Final = "Run it again: what has arrived stays"
+
+
+def require_environment() -> None:
+    """Make the library's client, which it keeps.
+
+    Raises:
+        ConfigError: a proxy or certificates of the environment cannot be used.
+    """
+    with environment_explained():
+        get_session()
 
 
 @contextmanager
@@ -28,9 +40,10 @@ def refusals_explained(repository: str) -> Iterator[None]:
 
     Raises:
         DataError: the name is none of a repository, or the hub refuses files or their card.
-        ConfigError: the login is missing or may not write.
+        ConfigError: the login is missing or may not write; or as `require_environment`.
         InfrastructureError: anything else that keeps the hub from doing it.
     """
+    require_environment()
     try:
         yield
     except HFValidationError as error:

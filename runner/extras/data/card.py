@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 _TEXT: Final = """
@@ -195,15 +196,20 @@ def render(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
 
 
 def _header(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
-    configurations = {
+    patterns = {
         "flat": manifest["flat"],
         "submissions": "submissions.parquet",
         "runs": "runs.parquet",
         "code": "code/part-*.parquet",
         "leaderboards": "leaderboards.parquet",
-        **({"receipts": "receipts.parquet"} if "keys" in manifest else {}),
-        # The hub's reader refuses a configuration without rows.
-        **({"finals": "finals.parquet"} if rows["finals.parquet"] else {}),
+        "receipts": "receipts.parquet",
+        "finals": "finals.parquet",
+    }
+    # The hub's reader refuses a configuration without rows.
+    configurations = {
+        name: pattern
+        for name, pattern in patterns.items()
+        if any(count and fnmatchcase(path, pattern) for path, count in rows.items())
     }
     licence = manifest["licence"] or "other"
     listed = licence in _LICENCES
@@ -211,7 +217,7 @@ def _header(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
         "---",
         f"license: {licence if listed else 'other'}",
         *([] if listed else [f"license_name: {_yaml(licence)}"]),
-        "configs:",
+        *(["configs:"] if configurations else []),
         *(
             line
             for name, files in configurations.items()

@@ -11,7 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from runner.base.config import Config
 from runner.base.errors import DatabaseUnavailableError
@@ -20,7 +19,7 @@ from runner.extras.gateway import admin, boards, exporting, login, oauth, pages,
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state
 from runner.extras.gateway.html import refusal_page
 from runner.extras.gateway.identity import admin as only_admin
-from runner.extras.gateway.limits import BodyTooLarge, Edge, Limits
+from runner.extras.gateway.limits import BodyTooLarge, Edge, Limits, Route
 from runner.extras.gateway.live import Live
 from runner.extras.gateway.metrics import Metrics
 from runner.extras.gateway.submissions import refusal_of

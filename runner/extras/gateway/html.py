@@ -22,7 +22,7 @@ from runner.base.errors import DatabaseUnavailableError
 from runner.base.model import NEVER
 from runner.base.results import number
 from runner.extras.gateway import identity, sizes
-from runner.extras.gateway.context import Ascii, Refusal, query_number
+from runner.extras.gateway.context import Ascii, Refusal, app_state, query_number
 from runner.extras.gateway.identity import Session
 from runner.extras.gateway.plain import plain
 from runner.extras.shown import words
@@ -239,23 +239,29 @@ def require_token(session: Session, fields: Mapping[str, str]) -> None:
 
 
 def _from_this_site(request: Request) -> None:
-    """Refuse a form that a page of another address sends; browsers say where a form comes from."""
+    """Refuse a form that a page of another address sends; browsers say where a form comes from.
+
+    What a browser has compared itself holds whatever a proxy makes of the name of this host.
+    """
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
-    if site not in (None, "same-origin", "none") or (
-        origin is not None and _host_of(origin) != request.headers.get("host", "")
-    ):
-        raise Refusal(403, "This form comes from another site")
     if site is None and origin is None:
         raise Refusal(403, "This form does not say where it comes from")
+    if site not in ("same-origin", "none") if site is not None else not _is_here(request, origin or ""):
+        raise Refusal(403, "This form comes from another site, or a proxy does not pass on the name of this one (Host)")
 
 
-def _host_of(origin: str) -> str:
-    """Host and port of an origin; empty for one that is none."""
+def _is_here(request: Request, origin: str) -> bool:
+    """Whether an origin is this host as it is asked for, or as it is configured."""
     try:
-        return urlsplit(origin).netloc
+        asked = urlsplit(origin)
     except ValueError:
-        return ""
+        return False
+    default = {"http": ":80", "https": ":443"}.get(asked.scheme, "")
+    names = request.headers.get("host", ""), urlsplit(app_state(request).config.gateway_public_url or "").netloc
+    return asked.netloc != "" and asked.netloc.lower().removesuffix(default) in (
+        name.lower().removesuffix(default) for name in names
+    )
 
 
 def local_path(path: str) -> str:

@@ -12,6 +12,7 @@ import hmac
 import secrets
 import time
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from starlette.requests import Request
@@ -59,9 +60,15 @@ def digest(token: str) -> str:
 
 
 def address(request: Request) -> str:
-    """Where a request comes from; a network of 64 bits counts as one address of IPv6."""
+    """Where a request comes from, however it is spelled; a network of 64 bits counts as one address of IPv6."""
     host = request.client.host if request.client is not None else "unix"
-    return ":".join(host.split(":")[:4]) if ":" in host else host
+    try:
+        parsed = ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(parsed, IPv4Address):
+        return str(parsed)
+    return str(parsed.ipv4_mapped or IPv6Address(int(parsed) >> 64 << 64))
 
 
 def from_here(request: Request) -> None:

@@ -9,7 +9,9 @@ import asyncio
 import time
 from collections import OrderedDict
 from typing import Final
+from urllib.parse import quote, unquote
 
+from starlette import routing
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runner.extras.gateway.metrics import Metrics
@@ -112,10 +114,13 @@ class Edge:
             nonlocal status, streamed
             if message["type"] == "http.response.start":
                 status = message["status"]
-                streamed = any(
-                    name == b"content-type" and value.startswith(_STREAM) for name, value in message["headers"]
-                )
-                message = {**message, "headers": [*message["headers"], (b"x-content-type-options", b"nosniff")]}
+                headers = dict(message["headers"])
+                streamed = headers.get(b"content-type", b"").startswith(_STREAM)
+                more = [(b"x-content-type-options", b"nosniff")]
+                if b"cache-control" not in headers:
+                    # What tells users apart are headers that no cache between knows.
+                    more.append((b"cache-control", b"no-store"))
+                message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
         path = scope["path"]
@@ -124,8 +129,9 @@ class Edge:
         elif _announced(scope) > BODY_BYTES:
             await _say(answer, 413, b'{"detail":"The body is too large: at most 1000000 bytes of source"}')
         else:
-            # A base address that ends in a slash makes two of them.
-            plain = "/" + "/".join(part for part in path.split("/") if part)
+            # A base address that ends in a slash makes two of them. A name may have one, which is written as %2F.
+            parts = scope["raw_path"].decode("ascii", "replace").split("/")
+            plain = "/" + "/".join(quote(unquote(part), safe="") for part in parts if part)
             try:
                 await self._app({**scope, "path": plain, "raw_path": plain.encode()}, _bounded(receive), answer)
             finally:
@@ -133,6 +139,17 @@ class Edge:
                 self._metrics.answered(status or 499, None if streamed else time.monotonic() - began)
             return
         self._metrics.answered(status, time.monotonic() - began)
+
+
+class Route(routing.Route):
+    """A route whose names may hold anything: the path stays quoted until it has been divided."""
+
+    def matches(self, scope: Scope) -> tuple[routing.Match, Scope]:
+        """Whether it is of this path, and the names in it."""
+        match, child = super().matches(scope)
+        if "path_params" in child:
+            child["path_params"] = {name: unquote(value) for name, value in child["path_params"].items()}
+        return match, child
 
 
 def _announced(scope: Scope) -> int:

@@ -18,7 +18,7 @@ from runner.extras.gateway.context import AppState, app_state
 from runner.extras.gateway.html import part, show
 from runner.extras.gateway.identity import Session
 from runner.extras.gateway.live import State, Topic
-from runner.extras.gateway.submissions import HEARTBEAT_S, STREAM_S, event, open_stream, stream_of
+from runner.extras.gateway.submissions import HEARTBEAT_S, STREAM_S, event, followed
 from runner.store.connection import Row
 
 #: Leaderboards of a wall.
@@ -128,9 +128,9 @@ async def _topic(current: AppState, board: Row, gpu: str) -> Topic:
 def _stream(request: Request, topics: Sequence[Topic], template: str, *, closed: bool) -> Response:
     current = app_state(request)
     key = identity.address(request)
-    open_stream(current.limits.watchers, key)
     until = time.monotonic() + (_CLOSED_S if closed else STREAM_S)
-    return stream_of(_events(current, topics, template, key, until, closed=closed))
+    events = _events(current, topics, template, key, until, closed=closed)
+    return followed(request, current.limits.watchers, key, events)
 
 
 async def _events(

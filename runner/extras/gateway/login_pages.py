@@ -55,7 +55,7 @@ async def finish_oauth(request: Request, session: Session | None) -> Response:
         response = await _welcome(request, who, local_path(next_page))
     except Refusal as refusal:
         response = refusal_page(request, session, refusal)
-    oauth.forget(response, app_state(request))
+    oauth.forget(response, request)
     return response
 
 

@@ -19,6 +19,7 @@ from pygments.lexers.c_like import CudaLexer
 from pygments.lexers.python import PythonLexer
 from pygments.token import Comment, Keyword, Name, Number, String, _TokenType
 
+from runner.base.safe import visible
 from runner.extras.gateway import sizes
 
 #: Token types that have a colour, with their classes in style.css; a type takes that of the nearest one above it.
@@ -54,8 +55,8 @@ def markdown(text: str, most_bytes: int) -> Markup:
     if len(text) <= most_bytes:
         tokens = _parser().parse(text)
         _lower_headings(tokens)
-        page = _parser().renderer.render(tokens, _parser().options, {})
-        if len(page.encode("utf-8", "replace")) <= most_bytes:
+        page = visible(_parser().renderer.render(tokens, _parser().options, {}))
+        if len(page.encode()) <= most_bytes:
             return Markup(page)  # noqa: S704 - the renderer escapes, and takes no raw HTML
     return Markup('<div class="text">{}</div>').format(cut)
 
@@ -121,7 +122,8 @@ class Source:
 @functools.lru_cache(_KEPT)
 def coloured(text: str, language: str, most_bytes: int) -> Source:
     """The beginning of a source: at most so many bytes of HTML, with classes for what style.css colours."""
-    beginning = "".join(text[:_CHARACTERS].splitlines(keepends=True)[:_LINES])
+    given = "".join(text[:_CHARACTERS].splitlines(keepends=True)[:_LINES])
+    beginning = visible(given)
     lexer = {"python": PythonLexer, "py": PythonLexer}.get(language, CppLexer)(ensurenl=False, stripnl=False)
     until_s = time.thread_time() + _COLOURING_S
     parts: list[str] = []
@@ -131,16 +133,16 @@ def coloured(text: str, language: str, most_bytes: int) -> Source:
         word = token[: len(beginning) - start]
         name = "k" if word in _QUALIFIERS else _class_of(kind)
         part = str(escape(word)) if name is None else f'<i class="{name}">{escape(word)}</i>'
-        used += len(part.encode("utf-8", "replace"))
+        used += len(part.encode())
         if used > most_bytes or time.thread_time() > until_s:
-            used -= len(part.encode("utf-8", "replace"))
+            used -= len(part.encode())
             break
         place = start + len(word)
         parts.append(part)
     rest = beginning[place:]
     last = sizes.cut(rest, max(most_bytes - used, 3))
-    whole = beginning == text and last.endswith("…") <= rest.endswith("…")
-    page = Markup("".join(parts).encode("utf-8", "replace").decode()) + last  # noqa: S704 - escaped above
+    whole = given == text and last.endswith("…") <= rest.endswith("…")
+    page = Markup("".join(parts)) + last  # noqa: S704 - escaped above
     page += "" if whole or last.endswith("…") else "…"
     return Source(
         shown=page,

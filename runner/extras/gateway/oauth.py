@@ -1,9 +1,9 @@
 """Login of people by GitHub and Discord: OAuth's authorisation code flow with state and PKCE.
 
-A login begins and ends in the same browser. State and PKCE's verifier lie in a cookie of that browser, and the
-provider's answer counts only with them. So no link logs a browser in, and none takes an account over. The gateway keeps
-nothing. popcorn-cli opens a fixed address of its own, so it cannot take part: `attach` gives its login to a person who
-is logged in.
+A login begins and ends in the same browser. State and PKCE's verifier lie in a cookie of that browser, one for each
+login that has begun there, and the provider's answer counts only with them. So no
+link logs a browser in, and none takes an account over. The gateway keeps nothing. popcorn-cli opens a fixed address of
+its own, so it cannot take part: `attach` gives its login to a person who is logged in.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from starlette.responses import RedirectResponse, Response
 
 from runner.base.config import Config
 from runner.base.errors import ConfigError
+from runner.base.logs import get_logger
+from runner.extras.environment import environment_explained
 from runner.extras.gateway import identity
 from runner.extras.gateway.context import AppState, Provider, Refusal, app_state, is_public_https
 from runner.extras.gateway.identity import Session, User
 from runner.extras.store import RefusedError
 
+_log = get_logger("gateway.oauth")
 #: What a provider may take for one answer, in seconds, and how long an answer may be.
 _ANSWER_S: Final = 10.0
 _ANSWER_BYTES: Final = 64 * 1024
@@ -34,13 +37,17 @@ _ANSWER_BYTES: Final = 64 * 1024
 _LOGIN_S: Final = 600
 _COOKIE: Final = "kernel_runner_oauth"
 _LONGEST: Final = 2048
+_AWAY: Final = "does not answer. Try again later."
+#: Characters of a reason in the log.
+_REASON: Final = 200
 
 
 def providers(config: Config) -> Mapping[str, Provider]:
     """Those that the configuration names.
 
     Raises:
-        ConfigError: one lacks its secret, or the gateway's public address is not known.
+        ConfigError: one lacks its secret, the gateway's public address is not known, or the environment's proxy or
+            certificates cannot be used.
     """
     by_name: dict[str, Provider] = {}
     github, discord = config.gateway_github_url.rstrip("/"), config.gateway_discord_url.rstrip("/")
@@ -70,6 +77,9 @@ def providers(config: Config) -> Mapping[str, Provider]:
         )
     if by_name and config.gateway_public_url is None:
         raise ConfigError("gateway_public_url is not set: OAuth sends people back to it, e.g. https://kernels.example")
+    if by_name:
+        with environment_explained():
+            _client()
     return by_name
 
 
@@ -98,7 +108,7 @@ async def begin(request: Request, next_page: str) -> Response:
     value = base64.urlsafe_b64encode(json.dumps([provider.name, state, verifier, next_page]).encode()).decode("ascii")
     secure = is_public_https(app_state(request))
     response.set_cookie(
-        _cookie(secure=secure), value, max_age=_LOGIN_S, httponly=True, samesite="lax", secure=secure, path="/"
+        _cookie(state, secure=secure), value, max_age=_LOGIN_S, httponly=True, samesite="lax", secure=secure, path="/"
     )
     return response
 
@@ -114,12 +124,12 @@ async def finish(request: Request) -> tuple[User, str]:
     verifier, next_page = _begun(request, provider)
     code = request.query_params.get("code", "")
     if "error" in request.query_params or not 0 < len(code) <= _LONGEST:
-        raise Refusal(403, f"{provider.title} did not log you in")
+        raise _failed(provider, 403, "did not log you in", request.query_params.get("error", "no code"))
     identity.attempt(request)
     person = await _person(provider, code, verifier, _back(current, provider))
     subject, name = person.get("id"), person.get(provider.name_key)
     if isinstance(subject, bool) or not isinstance(subject, int | str) or not isinstance(name, str):
-        raise Refusal(502, f"{provider.title} told of no person")
+        raise _failed(provider, 502, "told of no person", f"{provider.person_url} has no such keys")
     try:
         row = await current.store.row(
             "web_login", provider=provider.name, subject=str(subject), user_name=name[:255] or None
@@ -129,10 +139,11 @@ async def finish(request: Request) -> tuple[User, str]:
     return User(id=row["user_id"], name=name, banned=False), next_page
 
 
-def forget(response: Response, current: AppState) -> None:
+def forget(response: Response, request: Request) -> None:
     """Remove what a browser keeps of a login that is over."""
-    secure = is_public_https(current)
-    response.delete_cookie(_cookie(secure=secure), path="/", secure=secure, httponly=True, samesite="lax")
+    secure = is_public_https(app_state(request))
+    name = _cookie(request.query_params.get("state", ""), secure=secure)
+    response.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="lax")
 
 
 async def attach(current: AppState, session: Session, code: str) -> None:
@@ -158,14 +169,15 @@ def _chosen(request: Request) -> Provider:
 
 def _begun(request: Request, provider: Provider) -> tuple[str, str]:
     """PKCE's verifier and the next page, as this browser has kept them."""
+    given = request.query_params.get("state", "")
     try:
         kept = json.loads(
-            base64.urlsafe_b64decode(request.cookies[_cookie(secure=is_public_https(app_state(request)))])
+            base64.urlsafe_b64decode(request.cookies[_cookie(given, secure=is_public_https(app_state(request)))])
         )
         name, state, verifier, next_page = (str(item) for item in kept)
     except (KeyError, ValueError, TypeError, RecursionError):
         name = state = verifier = next_page = ""
-    if not state or name != provider.name or not identity.same(request.query_params.get("state", ""), state):
+    if not state or name != provider.name or not identity.same(given, state):
         raise Refusal(400, "This browser has not begun this login, or too long ago. Begin at the page Log in.")
     return verifier, next_page
 
@@ -180,24 +192,34 @@ async def _person(provider: Provider, code: str, verifier: str, back: str) -> Ma
         "redirect_uri": back,
         "code_verifier": verifier,
     }
-    headers = {"Accept": "application/json", "User-Agent": "kernel-runner"}
     try:
-        async with httpx2.AsyncClient(timeout=_ANSWER_S, headers=headers) as client:
+        async with _client() as client:
             status, granted = await _asked(client, "POST", provider.token_url, data=form)
             token = granted.get("access_token")
             if status >= 500:
-                raise Refusal(502, f"{provider.title} does not answer. Try again later.")
+                raise _failed(provider, 502, _AWAY, f"answer {status} of {provider.token_url}")
             # GitHub says 200 for a code that is wrong.
             if status != 200 or not isinstance(token, str):
-                raise Refusal(403, f"{provider.title} did not log you in")
+                reason = f"answer {status} of {provider.token_url}: {granted.get('error', 'no access_token')}"
+                raise _failed(provider, 403, "did not log you in", reason)
             status, person = await _asked(
                 client, "GET", provider.person_url, headers={"Authorization": f"Bearer {token}"}
             )
-    except (httpx2.HTTPError, httpx2.InvalidURL, ImportError, OSError, ValueError) as error:
-        raise Refusal(502, f"{provider.title} does not answer. Try again later.") from error
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
+        raise _failed(provider, 502, _AWAY, f"{type(error).__name__}: {error}") from error
     if status != 200:
-        raise Refusal(502, f"{provider.title} told of no person")
+        raise _failed(provider, 502, "told of no person", f"answer {status} of {provider.person_url}")
     return person
+
+
+def _failed(provider: Provider, status: int, sentence: str, reason: str) -> Refusal:
+    """The end of a login; only the log says why, since it may be the operator's to mend."""
+    _log.warning("login_failed", provider=provider.name, reason=reason[:_REASON])
+    return Refusal(status, f"{provider.title} {sentence}")
+
+
+def _client() -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(timeout=_ANSWER_S, headers={"Accept": "application/json", "User-Agent": "kernel-runner"})
 
 
 async def _asked(
@@ -227,6 +249,7 @@ def _back(current: AppState, provider: Provider) -> str:
     return f"{(current.config.gateway_public_url or '').rstrip('/')}/auth/cli/{provider.name}"
 
 
-def _cookie(*, secure: bool) -> str:
-    """With encryption, under a name that no neighbour's page can set."""
-    return f"__Host-{_COOKIE}" if secure else _COOKIE
+def _cookie(state: str, *, secure: bool) -> str:
+    """Of the login of this state; with encryption, under a name that no neighbour's page can set."""
+    name = f"{_COOKIE}_{hashlib.sha256(state.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    return f"__Host-{name}" if secure else name

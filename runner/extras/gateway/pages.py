@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from runner.extras.gateway import (
     board_pages,
@@ -22,6 +21,7 @@ from runner.extras.gateway import (
 from runner.extras.gateway.context import app_state
 from runner.extras.gateway.html import operator_of, page, require_token, rows_asked_for, show, static
 from runner.extras.gateway.identity import Session
+from runner.extras.gateway.limits import Route
 from runner.extras.gateway.upload import form
 from runner.extras.store import RefusedError
 from runner.store.connection import Row

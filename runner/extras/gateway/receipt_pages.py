@@ -9,13 +9,13 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from runner.base.errors import ReceiptError
 from runner.extras import receipts
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, path_number
 from runner.extras.gateway.html import page, saved, show
 from runner.extras.gateway.identity import Session, from_here
+from runner.extras.gateway.limits import Route
 from runner.extras.gateway.upload import form
 from runner.extras.receipts import HostKey
 from runner.store.connection import Row

@@ -12,6 +12,8 @@ from typing import Final, TypeVar
 
 from markupsafe import Markup, escape
 
+from runner.base.safe import visible
+
 #: Bytes of a name in a list.
 NAME: Final = 60
 _MORE: Final = "…"
@@ -25,7 +27,7 @@ T = TypeVar("T")
 def cut(text: object, most: int = NAME) -> Markup:
     """The beginning of a text, as HTML of at most that many bytes."""
     whole = str(text)
-    escaped = str(escape(whole[:most])).encode("utf-8", "replace")
+    escaped = str(escape(visible(whole[:most]))).encode()
     if len(whole) <= most and len(escaped) <= most:
         return Markup(escaped.decode())  # noqa: S704 - escaped above
     kept = escaped[: most - len(_MORE.encode())].decode("utf-8", "ignore")
@@ -35,7 +37,7 @@ def cut(text: object, most: int = NAME) -> Markup:
 def cut_start(text: object, most: int) -> Markup:
     """The end of a text, as HTML of at most that many bytes."""
     whole = str(text)
-    escaped = str(escape(whole[-most:])).encode("utf-8", "replace")
+    escaped = str(escape(visible(whole[-most:]))).encode()
     if len(whole) <= most and len(escaped) <= most:
         return Markup(escaped.decode())  # noqa: S704 - escaped above
     kept = escaped[len(escaped) - most + len(_MORE.encode()) :].decode("utf-8", "ignore")

@@ -34,10 +34,9 @@ from runner.extras.gateway.submissions import (
     STREAM_S,
     cancel_owned,
     event,
-    open_stream,
+    followed,
     owned,
     store,
-    stream_of,
 )
 from runner.extras.gateway.upload import Upload, form, upload
 from runner.extras.shown import figures, reports, words
@@ -285,8 +284,8 @@ async def progress(request: Request) -> Response:
     current = app_state(request)
     submission_id = path_number(request, "id")
     await owned(current, submission_id, user.user, with_code=False, with_runs=False)
-    open_stream(current.limits.streams, user.user.id)
-    return stream_of(_progress_events(current, submission_id, user.user.id))
+    events = _progress_events(current, submission_id, user.user.id)
+    return followed(request, current.limits.streams, user.user.id, events)
 
 
 async def _progress_events(current: AppState, submission_id: int, user_id: str) -> AsyncIterator[bytes]:

@@ -119,8 +119,19 @@ def open_stream(streams: Streams, key: str) -> None:
 
 def stream_of(events: AsyncIterator[bytes]) -> Response:
     """An answer of server-sent events."""
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def followed(request: Request, streams: Streams, key: str, events: AsyncIterator[bytes]) -> Response:
+    """An answer of events that is counted; they count its end. HEAD gets no events, which would have no end.
+
+    Raises:
+        Refusal: 429.
+    """
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream")
+    open_stream(streams, key)
+    return stream_of(events)
 
 
 async def _accepted(request: Request, who: User, *, late: bool = False, profiled: bool = False) -> tuple[int, str]:

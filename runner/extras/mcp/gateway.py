@@ -14,6 +14,9 @@ from urllib.parse import quote
 import httpx2
 from mcp.server.mcpserver.exceptions import ToolError
 
+from runner.base.errors import ConfigError
+from runner.extras.environment import environment_explained
+
 _HEADER: Final = "X-Popcorn-Cli-Id"
 _CONNECT_S: Final = 10.0
 #: Longer than a gateway waits for its database, and than the pause between two signs of life of a stream.
@@ -154,7 +157,11 @@ class Gateway:
             raise ToolError(
                 f"The gateway's address {self.url!r} (POPCORN_API_URL) cannot be used, expected https://HOST."
             )
-        return httpx2.AsyncClient(base_url=self.url, timeout=httpx2.Timeout(_READ_S, connect=_CONNECT_S))
+        try:
+            with environment_explained():
+                return httpx2.AsyncClient(base_url=self.url, timeout=httpx2.Timeout(_READ_S, connect=_CONNECT_S))
+        except ConfigError as error:
+            raise ToolError(f"{error}. Mend it in this server's settings, and start the server again.") from error
 
     def _headers(self) -> dict[str, str]:
         if not self.token:

@@ -103,6 +103,11 @@ def test_slots_in_the_environment_are_json(load: Callable[..., Config]) -> None:
         ("http_listen = 9469", "http_listen: found 9469, expected: .*string"),
         ("http_listen = '9469'", 'http_listen: found \'9469\', expected: "unix:PATH" .*"HOST:PORT"'),
         ("http_listen = 'localhost:66000'", "http_listen: found 'localhost:66000', expected: .*from 0 to 65535"),
+        *(
+            (f"gateway_public_url = 'https://x.example/{path}'", "gateway_public_url: found .*without a path, since")
+            for path in ("kernels", "kernels/", "a/b")
+        ),
+        ("gateway_public_url = 'x.example'", "gateway_public_url: found 'x.example', expected: .*"),
         ("lease_s = ", r"config\.toml: not a TOML file"),
     ],
 )

@@ -26,6 +26,8 @@ _CODE: Final = (
     re.compile(r"```[^\n]*\n(.*?)\n?```", re.DOTALL),
 )
 
+#: The types of parts of a message that are text.
+_TEXTS: Final = (None, "text", "output_text")
 #: Makes the code of a completion's text.
 Extract = Callable[[str], str]
 
@@ -43,14 +45,22 @@ def code_of(text: str) -> str:
 
 
 def text_of(completion: object) -> str:
-    """The text of a completion: a string, or the last message of a conversation."""
+    """The text of a completion: a string, or the last message of the model in a conversation, all its parts of text."""
     if isinstance(completion, str):
         return completion
-    if isinstance(completion, Sequence) and completion:
-        last = completion[-1]
-        content = last.get("content") if isinstance(last, Mapping) else getattr(last, "content", None)
-        return content if isinstance(content, str) else ""
-    return ""
+    messages = completion if isinstance(completion, Sequence) else ()
+    replies = [message for message in messages if _field(message, "role") in (None, "assistant")]
+    content = _field(replies[-1], "content") if replies else ""
+    if isinstance(content, str):
+        return content
+    parts = [part for part in content if _field(part, "type") in _TEXTS] if isinstance(content, Sequence) else []
+    texts = [part if isinstance(part, str) else _field(part, "text") for part in parts]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _field(value: object, name: str) -> object:
+    """Trainers have dictionaries, or objects of their own."""
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
 def trl_reward(

@@ -23,6 +23,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from runner.base.errors import ConfigError, InfrastructureError
+from runner.extras.environment import environment_explained
 
 from .completion import Completion, Failure, decide
 from .journal import Answer, request_of
@@ -96,7 +97,7 @@ class Endpoint:
         # share.
         pools = -(-self.concurrency // (_POOL * len(self.urls)))
         limits = httpx2.Limits(max_connections=2 * _POOL, max_keepalive_connections=2 * _POOL)
-        try:
+        with environment_explained():
             return [
                 Service(
                     url=url,
@@ -107,11 +108,6 @@ class Endpoint:
                 for _ in range(pools)
                 for url in self.urls
             ]
-        except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
-            raise ConfigError(
-                "a proxy or a file of certificates that the environment names (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, "
-                f"SSL_CERT_FILE, SSLKEYLOGFILE) cannot be used: {error}"
-            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)

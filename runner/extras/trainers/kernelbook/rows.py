@@ -34,6 +34,7 @@ class Source:
 
     Raises:
         DataError: there is nothing there.
+        ConfigError: the environment's proxy or certificates cannot be used.
         InfrastructureError: the hub does not answer.
     """
 
@@ -247,6 +248,9 @@ def _fetched(name: str, token: str | None) -> Path:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
+    from runner.extras.hub import require_environment
+
+    require_environment()
     repository, _, revision = name.partition("@")
     try:
         folder = HfApi(token=token).snapshot_download(

@@ -151,16 +151,18 @@ def make(
     split: Literal["group", "row"] = "group",
     facts: Mapping[str, Any] | None = None,
 ) -> Mapping[str, int]:
-    """Write parquet files and the card of a data set to an empty folder; how many rows each split has.
+    """Write parquet files and the card of a data set to an empty folder; how many rows each split has, if it has any.
 
     `dataset_rows`: what `look` returns for the source. `facts`: for the card, beside those that the step before kept.
     """
     lines = dataset_rows.lines
     if target.split:
         training, validation = (by_group if split == "group" else by_row)(lines)
-        parts = {"train": training, "validation": validation}
+        parts = {"train": training or validation, "validation": validation if training else []}
     else:
         parts = {"train": list(range(len(lines)))}
+    # Readers refuse a split without rows.
+    parts = {name: indices for name, indices in parts.items() if indices}
     (folder / "data").mkdir(parents=True)
     for name, indices in parts.items():
         file = folder / "data" / f"{name}-00000-of-00001.parquet"

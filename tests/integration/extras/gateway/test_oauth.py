@@ -12,9 +12,11 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from structlog.testing import capture_logs
 
 from runner.base.config import Config
 from runner.base.errors import ConfigError
+from runner.extras.gateway import oauth
 from runner.extras.gateway.oauth import providers
 from tests.integration.extras.gateway.conftest import Answer, Gate, revoke
 from tests.integration.extras.gateway.test_pages import Browser, checked
@@ -211,8 +213,8 @@ def test_a_cookie_that_was_not_ours(site: Gate) -> None:
     others = base64.urlsafe_b64encode(b'["github","","v","/"]').decode()
     for cookie in ("x", "", "W10=", "bnVsbA==", others, "e30=", "%ff", "[" * 3000):
         browser = Browser(site)
-        browser.cookie = f"kernel_runner_oauth={cookie}"
         for state in ("", "x"):
+            browser.cookie = f"{oauth._cookie(state, secure=False)}={cookie}"
             assert come_back(browser, {"code": "c", "state": state}).status == 400
 
 
@@ -285,15 +287,39 @@ def test_what_a_provider_says_is_not_trusted(site: Gate, github: StandIn) -> Non
         assert site.sql("SELECT count(*) FROM leaderboard.user_info") == [(0,)]
 
 
+@pytest.mark.parametrize("last_first", [False, True])
+def test_logins_that_begin_in_two_tabs_both_end(site: Gate, github: StandIn, *, last_first: bool) -> None:
+    """In either order; each goes on to its own page, and its answer counts once."""
+    browser, queries, cookies = Browser(site), {}, []
+    for page in ("/mine", "/users"):
+        queries[page] = github.authorize(begin(browser, next_page=page))
+        cookies.append(browser.cookie)
+    browser.cookie = "; ".join(cookies)
+    for page in sorted(queries, reverse=last_first):
+        answer = browser.get(f"/auth/cli/github?{urlencode(queries[page])}")
+        assert (answer.status, answer.headers["location"]) == (303, page)
+        name = oauth._cookie(queries[page]["state"], secure=False)
+        assert f'{name}=""' in answer.headers["set-cookie"]
+
+
 def test_a_provider_that_refuses_or_is_away(site: Gate, github: StandIn) -> None:
-    """A page that says so; a person who says no, too."""
-    for refuses, status in ((400, 403), (500, 502)):
-        github.refuses = refuses
+    """A page that says so, and the reason in the log, without the secret; a person who says no, too."""
+    with capture_logs() as logs:
+        for refuses, status in ((400, 403), (500, 502)):
+            github.refuses = refuses
+            browser = Browser(site)
+            assert come_back(browser, github.authorize(begin(browser))).status == status
+        github.refuses = 0
         browser = Browser(site)
-        assert come_back(browser, github.authorize(begin(browser))).status == status
-    browser = Browser(site)
-    query = github.authorize(begin(browser))
-    assert come_back(browser, {"error": "access_denied", "state": query["state"]}).status == 403
+        query = github.authorize(begin(browser))
+        assert come_back(browser, {"error": "access_denied", "state": query["state"]}).status == 403
+        browser = Browser(site)
+        query = github.authorize(begin(browser))
+        assert come_back(browser, {**query, "code": "another"}).status == 403
+    reasons = [line["reason"] for line in logs if line["event"] == "login_failed"]
+    words = ("answer 400", "answer 500", "access_denied", "bad_verification_code")
+    assert all(word in reason for word, reason in zip(words, reasons, strict=True)), reasons
+    assert SECRET not in str(logs)
 
 
 def test_a_site_without_oauth(gate: Gate) -> None:
@@ -347,9 +373,7 @@ def test_attempts_are_limited(open_site: Callable[[int], Gate], github: StandIn)
 
 def test_with_encryption_the_cookie_is_this_hosts_alone(tmp_path: Path) -> None:
     """And a configuration that lacks a part is refused at the start."""
-    from runner.extras.gateway import oauth
-
-    assert oauth._cookie(secure=True).startswith("__Host-")
+    assert oauth._cookie("s", secure=True).startswith("__Host-")
     secret = tmp_path / "secret"
     secret.write_text(SECRET, encoding="utf-8")
     with pytest.raises(ConfigError, match="gateway_public_url"):

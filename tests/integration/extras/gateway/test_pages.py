@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import quote
@@ -266,6 +266,36 @@ def test_a_form_of_another_site_is_refused(gate: Gate, ada: Browser, origin: str
     for path in ("/view/1/cancel", "/logout", "/login"):
         assert ada.post(path, f"csrf={csrf}&token=ada-token".encode(), origin=origin).status == 403
     assert gate.sql("SELECT state FROM runner.job") == [("queued",)]
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        # What the browser has compared, behind a proxy that names the gateway otherwise.
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://kernels.example"}, 303),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://other.example"}, 303),
+        ({"Sec-Fetch-Site": "same-site", "Origin": "https://kernels.example"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Host": "evil.example", "Origin": "https://evil.example"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": "null"}, 403),
+        # A browser that says its origin alone.
+        ({"Origin": "https://kernels.example"}, 303),
+        ({"Origin": "http://hall.example", "Host": "hall.example:80"}, 303),
+        ({"Origin": "http://hall.example:8080", "Host": "Hall.example:8080"}, 303),
+        ({"Origin": "http://hall.example:8080", "Host": "hall.example"}, 403),
+        ({"Origin": "https://kernels.example.evil.example"}, 403),
+        ({"Origin": "https://evil.example", "X-Forwarded-Host": "evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({}, 403),
+    ],
+)
+def test_a_form_of_this_site_is_known_behind_a_proxy(
+    open_gate: Callable[..., Gate], sent: Mapping[str, str], status: int
+) -> None:
+    """Whatever becomes of the name of the host there."""
+    gate = open_gate(gateway_public_url="https://kernels.example")
+    gate.user("ada")
+    headers = {"Host": "127.0.0.1:8000", "Content-Type": FORM, **sent}
+    assert gate.ask("POST", "/login", b"token=ada-token", headers=headers).status == status
 
 
 def test_submitting_a_file_and_pasted_text(gate: Gate, ada: Browser, browser: Browser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import io
 import json
 import re
@@ -10,15 +11,17 @@ import time
 import zipfile
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
+from urllib.parse import quote, urlencode
 
 import pytest
 
 from runner.base.errors import StaleAttemptError
 from runner.base.model import Verdict
+from runner.extras.gateway.app import routes
 from tests.integration.extras.gateway.conftest import ADMIN, CODE, Gate, multipart, streamed
 from tests.integration.store.conftest import result, run_record
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 Finish = Callable[..., None]
 
@@ -42,6 +45,59 @@ def test_a_base_address_that_ends_in_a_slash_works(gate: Gate) -> None:
     """The client makes two slashes of it."""
     for path in ("//leaderboards", "/leaderboards/", "///leaderboards//"):
         assert [board["name"] for board in gate.ask("GET", path).json] == ["identity"]
+
+
+def test_a_name_in_a_path_is_the_name(gate: Gate) -> None:
+    """Whatever it has that paths give a meaning; and after a login the page of a name that is not ASCII comes next."""
+    names = ("org/ada", "https://orcid.example/0000-1", "/", "a?b#c", "a%2Fb", "..", "\u00e4 \u77e9\u9635")
+    for name in names:
+        gate.user(name, token=f"token-{name.encode().hex()}")
+    for name in names:
+        answer = gate.ask("POST", f"/admin/ban/{quote(name, safe='')}", admin=ADMIN)
+        assert (answer.status, answer.json) == (200, {"status": "ok", "user_id": name, "banned": True})
+    assert gate.sql("SELECT bool_and(is_banned) FROM leaderboard.user_info WHERE id = ANY (%s)", list(names)) == [
+        (True,)
+    ]
+    matrix = "\u77e9\u9635"
+    gate.bench.board(matrix)
+    gate.sql("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = %s", matrix)
+    page = f"/board/{quote(matrix)}"
+    sent_on = gate.ask("GET", page).headers["location"]
+    assert sent_on == f"/login?{urlencode({'next': page})}"
+    assert f'name="next" value="{page}"' in gate.ask("GET", sent_on).text
+
+
+READ: Final = sorted({route.path for route in routes() if "GET" in (route.methods or ())})
+
+
+@pytest.mark.parametrize("path", READ)
+def test_head_ends_and_nothing_is_kept_between(gate: Gate, path: str) -> None:
+    """On every route: HEAD leaves its connection to the next request; only a user's own cache keeps what says so."""
+    gate.submit()
+    parts = {"leaderboard": "identity", "name": "identity", "gpu": "CPU", "id": "1", "title": "Reference"}
+    parts |= {"provider": "github"}
+    if path.startswith("/static/"):
+        parts["name"] = "style.css"
+    connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=PATIENCE_S)
+    headers = {"X-Popcorn-Cli-Id": "ada-token", "Authorization": f"Bearer {ADMIN}"}
+    try:
+        for method, asked in (("HEAD", path.format_map(parts)), ("GET", "/health")):
+            connection.request(method, asked, headers={**headers, "Cookie": login(gate)})
+            answer = connection.getresponse()
+            body, kept = answer.read(), answer.headers.get_all("Cache-Control", [])
+            assert len(kept) == 1
+            assert kept == ["no-store"] or "/static/" in asked or "/feed" in asked or "/picture" in asked
+    finally:
+        connection.close()
+    assert body == b'{"status":"ok"}'
+    assert gate.sql("SELECT count(*) FROM leaderboard.submission") == [(1,)]
+
+
+def login(gate: Gate) -> str:
+    """The cookie of ada's browser."""
+    headers = {"Sec-Fetch-Site": "same-origin", "Content-Type": "application/x-www-form-urlencoded"}
+    told = gate.ask("POST", "/login", b"token=ada-token", headers=headers).headers["set-cookie"]
+    return told.partition(";")[0]
 
 
 def test_leaderboards_without_secrets(gate: Gate) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from runner.extras.data import card
 
@@ -30,3 +31,35 @@ def test_the_header_has_a_licence_that_a_hub_takes(licence: str | None, lines: l
     """Of its own list, or `other` and the name."""
     header = rendered(licence=licence).split("---\n")[1].splitlines()
     assert [line for line in header if line.startswith("license")] == lines
+
+
+FILES = {
+    "flat": "autumn_submissions.parquet",
+    "submissions": "submissions.parquet",
+    "runs": "runs.parquet",
+    "code": "code/part-00000.parquet",
+    "leaderboards": "leaderboards.parquet",
+    "receipts": "receipts.parquet",
+    "finals": "finals.parquet",
+}
+
+
+@pytest.mark.parametrize(
+    "lacks", [(), *((name,) for name in FILES), ("flat", "submissions", "runs", "code"), tuple(FILES)]
+)
+def test_a_configuration_has_rows(lacks: tuple[str, ...]) -> None:
+    """Readers refuse one without: a leaderboard without submissions, submissions that never ran, no signed job."""
+    rows = {path: 0 if name in lacks else 3 for name, path in FILES.items()}
+    told = {
+        "flat": FILES["flat"],
+        "boards": [],
+        "identity": "name",
+        "licence": "mit",
+        "content_sha256": "a",
+        "keys": [],
+    }
+    header = yaml.safe_load(card.render(told, rows).split("---\n")[1])
+    assert [each["config_name"] for each in header.get("configs", [])] == [name for name in FILES if name not in lacks]
+    assert [each["config_name"] for each in header.get("configs", []) if each.get("default")] == ["flat"] * (
+        "flat" not in lacks
+    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html.parser import HTMLParser
 
 import pytest
 
-from runner.extras.gateway import markup
+from runner.base.safe import visible
+from runner.extras.gateway import markup, sizes
 
 MOST = 12_000
 HOSTILE = [
@@ -86,7 +88,7 @@ def tags(text: str) -> Tags:
 def test_hostile_text_becomes_harmless_html_of_bounded_size(text: str) -> None:
     """Of tags and attributes that this module writes, and of links to web addresses alone, with `rel`."""
     made = markup.markdown(text, MOST)
-    assert len(made.encode("utf-8", "replace")) <= MOST + 100
+    assert len(made.encode()) <= MOST + 100
     found = tags(made)
     assert found.attributes <= ALLOWED
     assert ("a", "href") not in found.attributes or ("a", "rel") in found.attributes
@@ -96,7 +98,7 @@ def test_hostile_text_becomes_harmless_html_of_bounded_size(text: str) -> None:
         assert source.size_bytes <= MOST + 4000
         assert tags(source.shown).attributes <= {("i", ""), ("i", "class")}
         whole = source.shown.striptags() if source.whole else ""
-        assert whole.split() == (text.encode("utf-8", "replace").decode().split() if source.whole else [])
+        assert whole.split() == (visible(text).split() if source.whole else [])
 
 
 def test_a_description_is_formatted() -> None:
@@ -124,3 +126,38 @@ def test_code_has_colours_and_numbers(name: str, text: str, made: str) -> None:
     assert source.whole
     assert source.numbers.split() == [str(number + 1) for number in range(source.lines)]
     assert source.shown.striptags().split() == text.split()
+
+
+SHOWS: list[Callable[[str], str]] = [
+    lambda text: sizes.cut(text, 400),
+    lambda text: sizes.cut_start(text, 400),
+    lambda text: markup.markdown(text, 400),
+    lambda text: markup.markdown(f"```python\n{text}\n```", 400),
+    lambda text: markup.coloured(text, "python", 400).shown,
+    lambda text: markup.coloured(text, "c++", 400).shown,
+]
+
+
+@pytest.mark.parametrize("show", SHOWS)
+@pytest.mark.parametrize(
+    "sign", ["\u202e", "\u2066", "\u2069", "\u200f", "\u061c", "\u200b", "\u00ad", "\ufeff", "\x1b", "\x9b", "\x7f"]
+)
+def test_what_is_not_seen_is_shown(show: Callable[[str], str], sign: str) -> None:
+    """Code on a page reads as it runs: what turns the direction of writing, or is not seen, is an escape there."""
+    page = show(f"if user != 'a{sign}b':  # {sign} x\n    go()")
+    escape = f"\\x{ord(sign):02x}" if ord(sign) < 0x100 else f"\\u{ord(sign):04x}"
+    assert sign not in page
+    assert page.count(escape) == 2
+
+
+@pytest.mark.parametrize("show", SHOWS)
+@pytest.mark.parametrize(
+    "text",
+    ["\u05e9\u05dc\u05d5\u05dd", "\u0645\u06cc\u200c\u0634\u0648\u062f", "\U0001f469\u200d\U0001f52c", "a\u0301\u0327"],
+)
+def test_scripts_and_symbols_are_shown_as_they_are(show: Callable[[str], str], text: str) -> None:
+    """Words from right to left, joined letters and symbols, combined signs; ends of lines as Windows has them."""
+    page = show(f"# {text}\r\nx = 1")
+    assert text in page
+    assert "\\" not in page
+    assert "\r" not in page

@@ -6,8 +6,9 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from starlette.requests import Request
 
-from runner.extras.gateway import context, limits, watcher
+from runner.extras.gateway import context, identity, limits, watcher
 from runner.extras.gateway.admin import duration
 
 
@@ -44,6 +45,28 @@ def test_what_is_fresh_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [asyncio.run(cache.fresh("key", make)) for _ in range(2)] == [None, None]
     now += 30.0
     assert asyncio.run(cache.fresh("key", make)) == "new"
+
+
+@pytest.mark.parametrize(
+    ("host", "key"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("2001:db8:1:2::5", "2001:db8:1:2::"),
+        ("2001:db8::5", "2001:db8::"),
+        ("2001:DB8:0:0:6:0:0:1", "2001:db8::"),
+        ("2001:db8::1:2:3:4", "2001:db8::"),
+        ("2001:db8:0:1::", "2001:db8:0:1::"),
+        ("::1", "::"),
+        ("fe80::1%eth0", "fe80::"),
+        ("unix", "unix"),
+    ],
+)
+def test_an_address_counts_by_its_network_however_it_is_spelled(host: str, key: str) -> None:
+    """Zeroes may be left out anywhere; a host has a network of 64 bits to choose from."""
+    scope = {"type": "http", "headers": [], "client": (host, 0)}
+    assert identity.address(Request(scope)) == key
 
 
 async def streams(most: int) -> limits.Limits:

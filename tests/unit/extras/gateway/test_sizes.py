@@ -6,6 +6,7 @@ import html
 
 import pytest
 
+from runner.base.safe import visible
 from runner.extras.gateway.sizes import Budget, cut, cut_start
 
 TEXTS = ["", "plain", "<" * 500, '"&' * 300, "ä" * 500, "语" * 500, "😀" * 200, "a<b&c" * 100, "\ud800" * 50]
@@ -15,7 +16,7 @@ TEXTS = ["", "plain", "<" * 500, '"&' * 300, "ä" * 500, "语" * 500, "😀" * 2
 @pytest.mark.parametrize("most", [4, 5, 7, 60, 61, 62, 63, 64, 10_000])
 def test_a_cut_text_has_at_most_so_many_bytes_and_is_whole_html(text: str, most: int) -> None:
     """At its beginning and at its end; no character and no entity is halved."""
-    readable = text.encode("utf-8", "replace").decode()
+    readable = visible(text)
     for made, part in ((cut(text, most), str.startswith), (cut_start(text, most), str.endswith)):
         assert len(made.encode()) <= most
         back = html.unescape(str(made))

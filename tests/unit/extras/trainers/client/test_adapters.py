@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -58,12 +59,51 @@ def test_the_code_of_a_completion(text: str, code: str) -> None:
     assert code_of(text) == code
 
 
-def test_the_text_of_a_completion() -> None:
-    """A string, or the last message."""
+def as_it_is(value: object) -> object:
+    """A message as a dictionary."""
+    return value
+
+
+def as_objects(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """A message as verifiers has it."""
+    if isinstance(value, list):
+        return [as_objects(item) for item in value]
+    return (
+        SimpleNamespace(**{key: as_objects(item) for key, item in value.items()}) if isinstance(value, dict) else value
+    )
+
+
+@pytest.mark.parametrize("form", [as_it_is, as_objects])
+@pytest.mark.parametrize("end", [[], [{"role": "user", "content": "feedback"}], [{"role": "tool", "content": "42"}]])
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("x", "x"),
+        ("", ""),
+        (None, ""),
+        (["x", "y"], "xy"),
+        ([{"type": "text", "text": "x"}], "x"),
+        ([{"type": "text", "text": "x"}, {"type": "text", "text": "y"}], "xy"),
+        ([{"type": "thinking", "text": "old"}, {"type": "output_text", "text": "x"}], "x"),
+        ([{"type": "image_url", "image_url": {"url": "u"}}], ""),
+        ([], ""),
+    ],
+)
+def test_the_text_of_a_completion(
+    form: Callable[[object], object], end: list[object], content: object, text: str
+) -> None:
+    """The last message of the model, in each form that trainers have; what its environment said after it is none."""
+    begin = [{"role": "assistant", "content": "earlier"}, {"role": "user", "content": "q"}]
+    assert text_of(form([*begin, {"role": "assistant", "content": content}, *end])) == text
+
+
+def test_the_text_of_a_bare_completion() -> None:
+    """A string; messages without a role; none."""
     assert text_of("x") == "x"
-    assert text_of([{"role": "user", "content": "q"}, {"role": "assistant", "content": "x"}]) == "x"
-    assert text_of([{"role": "assistant", "content": None}]) == ""
+    assert text_of([{"content": "x"}]) == "x"
+    assert text_of([{"role": "user", "content": "x"}]) == ""
     assert text_of([]) == ""
+    assert text_of(None) == ""
 
 
 def test_trl() -> None:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -170,6 +170,22 @@ def test_an_upload_to_a_folder_is_a_data_set(tmp_path: Path) -> None:
     card = (tmp_path / "sets" / "filtered" / "README.md").read_text()
     assert "licences of the modules, as their rows say: MIT (100)" in card
     assert not list(tmp_path.glob("**/.*"))
+
+
+@pytest.mark.parametrize("split", ["group", "row"])
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_small_upload_is_a_data_set(tmp_path: Path, rows: int, split: Literal["group", "row"]) -> None:
+    """As of a first try, of one module: its rows are on one side, and readers refuse a side without rows."""
+    import datasets
+
+    file = write(tmp_path / "filtered.jsonl", [evaluation(n, 1.0, "Net", python_code="x = 1") for n in range(rows)])
+    upload.run(upload.TARGETS[0], file, to=tmp_path / "sets", repository=None, token=None, split=split)
+    loaded = datasets.load_dataset(str(tmp_path / "sets" / "filtered"), cache_dir=str(tmp_path / "cache"))
+    validation = 1 if split == "row" and rows > 1 else 0
+    assert {name: part.num_rows for name, part in loaded.items()} == {
+        "train": rows - validation,
+        **({"validation": validation} if validation else {}),
+    }
 
 
 def test_a_file_that_is_no_jsonl_is_named(tmp_path: Path) -> None:
