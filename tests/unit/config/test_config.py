@@ -159,15 +159,22 @@ def test_webhooks_and_their_secrets_fit_together(
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "text"),
     [
-        *("PORT", "SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT_8000_TCP", "PORT_8000_TCP_ADDR"),
-        *("GATEWAY_PORT", "GATEWAY_SERVICE_HOST"),
+        *(("PORT", "tcp://10.0.0.1:8000"), ("SERVICE_HOST", "10.0.0.1"), ("SERVICE_PORT", "8000")),
+        *(("SERVICE_PORT_HTTP", "8000"), ("PORT_8000_TCP", "tcp://[fd00::1]:8000"), ("PORT_8000_TCP_ADDR", "fd00::1")),
+        *(("GATEWAY_PORT", "udp://10.0.0.1:8000"), ("GATEWAY_SERVICE_HOST", "10.0.0.1")),
     ],
 )
-def test_a_service_of_our_name_is_no_setting(load: Callable[..., Config], name: str) -> None:
+def test_a_service_of_our_name_is_no_setting(load: Callable[..., Config], name: str, text: str) -> None:
     """Kubernetes sets such variables in all containers beside it."""
-    assert load(**{f"KERNEL_RUNNER_{name}": "tcp://10.0.0.1:8000"}).lease_s == 25.0
+    assert load(**{f"KERNEL_RUNNER_{name}": text}).lease_s == 25.0
+
+
+def test_a_port_that_somebody_sets_is_an_error(load: Callable[..., Config]) -> None:
+    """It is no variable of Kubernetes, but a mistaken name."""
+    with pytest.raises(ConfigError, match="KERNEL_RUNNER_GATEWAY_PORT is not known"):
+        load(KERNEL_RUNNER_GATEWAY_PORT="8000")
 
 
 @pytest.mark.parametrize("blank", ["\r", "\n", " ", "\t"])
