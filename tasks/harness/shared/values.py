@@ -19,6 +19,7 @@ from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any, Self
 
+import numpy as np
 import torch
 
 from .arenas import PAGE_BYTES, Arena, aligned
@@ -161,6 +162,15 @@ def identity(item: torch.Tensor) -> int:
     return key
 
 
+def _has_bytes(item: torch.Tensor) -> bool:
+    """Whether a tensor's elements lie in memory: not those of meta, fake, freed and uninitialised ones."""
+    try:
+        return not item.numel() or item.untyped_storage().data_ptr() != 0
+    except (RuntimeError, ValueError):
+        # A class of its own, which keeps them elsewhere or computes them.
+        return False
+
+
 def pack(value: object, *, modules: frozenset[str] = frozenset()) -> Packed:
     """Take a kernel's input apart.
 
@@ -179,6 +189,8 @@ def pack(value: object, *, modules: frozenset[str] = frozenset()) -> Packed:
     def tensor(item: torch.Tensor) -> dict[str, Any]:
         if item.layout is not torch.strided or item.dtype not in _NAMES:
             raise Unsupported(f"a tensor of layout {item.layout} and dtype {item.dtype} cannot be handed to the worker")
+        if not _has_bytes(item):
+            raise Unsupported(f"a {type(item).__name__} without bytes in memory cannot be handed to the worker")
         plain = item
         if item.is_conj() or item.is_neg():
             plain = item.detach().resolve_conj().resolve_neg()
@@ -261,6 +273,8 @@ class Outgoing:
             self.put_off = True
         self.put_off = self.put_off or plain.is_conj() or plain.is_neg()
         plain = plain.resolve_conj().resolve_neg()
+        if not _has_bytes(plain):
+            return {"t": "opaque", "type": "tensor without bytes in memory"}
         node: dict[str, Any] = {
             "t": "tensor",
             "dtype": _NAMES[plain.dtype],
@@ -524,7 +538,8 @@ def _describe(  # noqa: C901, PLR0911 one branch per kind of value
     if depth > MAX_DEPTH:
         return other(f"value nested more than {MAX_DEPTH} deep")
     if isinstance(value, torch.Tensor):
-        return tensor(value)
+        # A nested one has no shape, though its layout may be the usual one.
+        return other("nested tensor") if value.is_nested else tensor(value)
     kind = type(value)
     # What torch.linalg.eigh and the like return is a tuple with names.
     if kind in (tuple, list, torch.Size) or kind.__module__ == "torch.return_types":
@@ -538,6 +553,8 @@ def _describe(  # noqa: C901, PLR0911 one branch per kind of value
         return {"t": "dict" if kind is dict else "record", "items": pairs}
     if value is None:
         return {"t": "none"}
+    if isinstance(value, np.generic) and kind is not type(value.item()):
+        return _describe(value.item(), tensor, other, record, depth)
     if kind is bool or kind is str:
         return {"t": kind.__name__, "v": value}
     if kind is int:

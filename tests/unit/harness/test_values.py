@@ -6,8 +6,10 @@ import warnings
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tasks.harness.shared.arenas import ALIGN_BYTES, Arena
 from tasks.harness.shared.values import (
@@ -116,6 +118,54 @@ def test_other_values_are_refused(value: object) -> None:
     with pytest.raises(Unsupported):
         pack(value)
     assert Outgoing.describe([value], {}).tree["items"][0]["t"] == "opaque"
+
+
+def _freed() -> torch.Tensor:
+    item = torch.ones(3)
+    item.untyped_storage().resize_(0)
+    return item
+
+
+def _fake() -> torch.Tensor:
+    with FakeTensorMode():
+        return torch.ones(3)
+
+
+#: Tensors of a usual layout whose elements do not lie in memory, or that have no shape.
+BODILESS = {
+    "nested": lambda: torch.nested.as_nested_tensor([torch.ones(2), torch.ones(3)]),
+    "jagged": lambda: torch.nested.as_nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
+    "meta": lambda: torch.empty(3, device="meta"),
+    "fake": _fake,
+    "freed": _freed,
+    "zeros": lambda: torch._efficientzerotensor(3),
+    "masked": lambda: torch.masked.masked_tensor(torch.ones(3), torch.ones(3) > 0),
+    "lazy": lambda: torch.nn.LazyLinear(2).weight,
+}
+
+
+@pytest.mark.parametrize("name", BODILESS)
+@pytest.mark.filterwarnings("ignore")
+def test_tensors_without_bytes_are_refused(name: str) -> None:
+    """As inputs by a sentence, before anything reads them; no output of that kind has bytes to read."""
+    with pytest.raises(Unsupported, match=r"nested tensor|without bytes"):
+        pack((torch.ones(2), {"x": BODILESS[name]()}))  # type: ignore[no-untyped-call]  # torch lacks it
+    if name in ("nested", "jagged", "meta", "freed", "zeros"):
+        assert Outgoing.describe([BODILESS[name]()], {}).tree["items"][0]["t"] == "opaque"  # type: ignore[no-untyped-call]  # torch lacks it
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "int64", "float16", "float32", "float64"])
+def test_numbers_of_numpy_are_numbers(dtype: str) -> None:
+    """Both ways; such numbers as Python has none for stay what they are."""
+    number = np.dtype(dtype).type(1)
+    arrived, _, arena, placed = _cross(pack({"scale": number, "more": [number]}))
+    returned = _return((number, number), {}, arena, placed).value()
+    assert arrived == {"scale": number.item(), "more": [number.item()]}
+    assert returned == (number.item(), number.item())
+    assert type(arrived["scale"]) is type(number.item())
+    for other in (np.complex64(1), np.longdouble(1), np.datetime64("2026-01-01"), np.bytes_(b"x"), np.ones(1)):
+        with pytest.raises(Unsupported):
+            pack(other)
 
 
 class Share:
