@@ -67,7 +67,7 @@ def decode_value(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """An output with tuples, dicts and tensors in place of their subclasses, and Python's numbers in place of numpy's."""
+    """An output with tuples, dicts and tensors in place of their subclasses, Python's numbers in place of numpy's."""
     kind = type(value)
     if isinstance(value, torch.Tensor):
         return value if kind in _PLAIN else value.as_subclass(torch.Tensor)
