@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -196,8 +199,84 @@ def test_objects_of_the_tasks_own_classes_arrive_as_records() -> None:
 def test_a_worker_may_not_return_records() -> None:
     """Its own code describes them as opaque, and a forged one is no output."""
     assert Outgoing.describe(Share(), {}).tree == {"t": "opaque", "type": "Share"}
-    with pytest.raises(WireViolation):
-        regions({"t": "record", "items": []}, placed=[], output_bytes=0)
+    for kind in ("record", "named"):
+        with pytest.raises(WireViolation):
+            regions({"t": kind, "items": []}, placed=[], output_bytes=0)
+
+
+class Point(NamedTuple):
+    """A tuple with names."""
+
+    x: torch.Tensor
+    n: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    """An object without a dictionary."""
+
+    x: torch.Tensor
+    n: int = 3
+
+
+class Weights(dict[str, torch.Tensor]):
+    """A task's own kind of dict."""
+
+
+class Shapes(list[int]):
+    """A task's own kind of list."""
+
+
+class Pair(tuple[int, int]):
+    """A task's own kind of tuple."""
+
+    __slots__ = ()
+
+
+OWN = frozenset({__name__})
+
+
+@pytest.mark.parametrize("modules", [OWN, frozenset[str]()], ids=["the task's own", "another's"])
+@pytest.mark.parametrize(
+    ("make", "arrives"),
+    [
+        (Weights, dict),
+        (OrderedDict, dict),
+        (lambda given: defaultdict(list, given), dict),
+        (lambda given: Shapes([given["n"]]), list),
+        (lambda given: Pair((given["n"], given["n"])), tuple),
+        (lambda given: Point(**given), tuple),
+    ],
+)
+def test_kinds_of_containers_arrive_with_all_that_they_hold(
+    make: Callable[[Mapping[str, Any]], Any],
+    arrives: Any,  # noqa: ANN401 a class
+    modules: frozenset[str],
+) -> None:
+    """As what they are kinds of; names of a tuple stay in an input, also within other values."""
+    value = make({"x": torch.arange(3.0), "n": 7})
+
+    (arrived,), _, arena, placed = _cross(pack([value], modules=modules))
+    returned: Any = _return(value, {}, arena, placed).value()
+
+    assert isinstance(arrived, arrives)
+    assert type(returned) is arrives
+    for each in (arrived, returned):
+        assert len(each) == len(value)
+        assert repr(list(each)) == repr(list(value))
+        if arrives is dict:
+            assert repr(list(each.values())) == repr(list(value.values()))
+    if isinstance(value, Point):
+        assert torch.equal(arrived.x, value.x)
+        assert arrived._fields == value._fields
+
+
+def test_an_object_with_slots_arrives_as_a_record() -> None:
+    """If it is the task's own, as with a dictionary."""
+    arrived, *_ = _cross(pack(Slotted(torch.ones(2)), modules=OWN))
+    assert (arrived.x.tolist(), arrived.n) == ([1.0, 1.0], 3)
+    with pytest.raises(Unsupported, match="a Slotted cannot"):
+        pack(Slotted(torch.ones(2)))
 
 
 def test_deep_nesting_is_refused() -> None:

@@ -545,7 +545,7 @@ def _rebuilt(value: object, leaves: Iterator[torch.Tensor]) -> object:
         return {key: _rebuilt(item, leaves) for key, item in value.items()}
     if isinstance(value, list | tuple):
         items = [_rebuilt(item, leaves) for item in value]
-        return items if isinstance(value, list) else tuple(items)
+        return items if isinstance(value, list) else getattr(type(value), "_make", tuple)(items)
     return value
 
 
