@@ -103,8 +103,8 @@ def parse_yaml(data: bytes, where: str) -> object:
         line = "" if error.problem_mark is None else f"line {error.problem_mark.line + 1}: "
         if isinstance(error, _Refused):
             raise TaskError(f"{where}: {line}found {error.problem}, expected valid YAML") from error
-        said = ": ".join(part for part in (error.context, error.problem) if part)
-        raise TaskError(f"{where}: {line}no valid YAML: {said}") from error
+        sentence = ": ".join(part for part in (error.context, error.problem) if part)
+        raise TaskError(f"{where}: {line}no valid YAML: {sentence}") from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # ValueError: a scalar that looks like a date or number and is none, such as 2024-13-45.
         raise TaskError(f"{where}: no valid YAML: {error}") from error

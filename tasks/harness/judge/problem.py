@@ -185,10 +185,10 @@ def _verdict(answer: object) -> tuple[bool | None, object]:
     """The bool in a check's answer, or None where there is none, and what stands for its text."""
     if isinstance(answer, str):
         return not answer, answer
-    said, text = answer if isinstance(answer, tuple | list) and len(answer) == 2 else (answer, None)
-    if isinstance(said, torch.Tensor) and said.dtype is torch.bool and said.numel() == 1:
-        said = said.item()
-    return (bool(said) if isinstance(said, bool | np.bool_) else None), text
+    truth, text = answer if isinstance(answer, tuple | list) and len(answer) == 2 else (answer, None)
+    if isinstance(truth, torch.Tensor) and truth.dtype is torch.bool and truth.numel() == 1:
+        truth = truth.item()
+    return (bool(truth) if isinstance(truth, bool | np.bool_) else None), text
 
 
 def rng_seed_of(global_seed: int | None) -> int:
