@@ -46,6 +46,10 @@ class Unclear:
         return self.text
 
 
+class _Refused(yaml.MarkedYAMLError):
+    """YAML that is not taken; its problem names what was found, where PyYAML's own are sentences."""
+
+
 class _BoundedLoader(yaml.SafeLoader):
     """A SafeLoader that refuses deep nesting before Python's own stack overflows."""
 
@@ -56,7 +60,7 @@ class _BoundedLoader(yaml.SafeLoader):
         self.depth += 1
         if self.depth > MAX_DEPTH:
             mark = None if parent is None else parent.start_mark
-            raise yaml.MarkedYAMLError(problem=f"nesting of more than {MAX_DEPTH} levels", problem_mark=mark)
+            raise _Refused(problem=f"nesting of more than {MAX_DEPTH} levels", problem_mark=mark)
         try:
             return super().compose_node(parent, index)
         finally:
@@ -88,7 +92,7 @@ def parse_yaml(data: bytes, where: str) -> object:
     try:
         loader = _BoundedLoader(text)
     except yaml.YAMLError as error:
-        raise TaskError(f"{where}: found {error}, expected valid YAML") from error
+        raise TaskError(f"{where}: no valid YAML: {error}") from error
     try:
         node = loader.get_single_node()
         if node is None:
@@ -97,10 +101,13 @@ def parse_yaml(data: bytes, where: str) -> object:
         return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         line = "" if error.problem_mark is None else f"line {error.problem_mark.line + 1}: "
-        raise TaskError(f"{where}: {line}found {error.problem}, expected valid YAML") from error
+        if isinstance(error, _Refused):
+            raise TaskError(f"{where}: {line}found {error.problem}, expected valid YAML") from error
+        sentence = ": ".join(part for part in (error.context, error.problem) if part)
+        raise TaskError(f"{where}: {line}no valid YAML: {sentence}") from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # ValueError: a scalar that looks like a date or number and is none, such as 2024-13-45.
-        raise TaskError(f"{where}: found {error}, expected valid YAML") from error
+        raise TaskError(f"{where}: no valid YAML: {error}") from error
     finally:
         loader.dispose()
 
@@ -150,5 +157,5 @@ def _children(node: Node) -> list[Node]:
     return []
 
 
-def _marked(node: Node, what: str) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=what, problem_mark=node.start_mark)
+def _marked(node: Node, what: str) -> _Refused:
+    return _Refused(problem=what, problem_mark=node.start_mark)

@@ -13,6 +13,8 @@ import torch
 #: Elements compared at a time.
 _PIECE = 1 << 24
 _MAX_SHOWN = 5
+#: Two numbers to a byte, which torch neither compares nor converts.
+_PACKED = getattr(torch, "float4_e2m1fn_x2", None)
 
 #: The data that a task's generate_input makes.
 Data = TypeVar("Data")
@@ -39,6 +41,8 @@ def verbose_allclose(
     if _same_bits(received, expected):
         # The common case, and some fifty times as fast as tolerances are; every timed call is checked.
         return []
+    if expected.dtype is _PACKED:
+        return verbose_allequal(received, expected, shown=shown)
     wide = torch.float32 if expected.dtype in (torch.float16, torch.bfloat16) else torch.float64
     if expected.is_complex():
         wide = torch.complex128
@@ -53,7 +57,11 @@ def verbose_allclose(
 def verbose_allequal(received: torch.Tensor, expected: torch.Tensor, *, shown: int = _MAX_SHOWN) -> list[str]:
     """Where two tensors are not equal; for integers and other exact outputs. Arguments as in `verbose_allclose`."""
     kind = _kind_mismatch(received, expected)
-    return [kind] if kind is not None else _report(received, expected, torch.ne, shown)
+    if kind is not None:
+        return [kind]
+    if expected.dtype is _PACKED:
+        received, expected = received.view(torch.uint8), expected.view(torch.uint8)
+    return _report(received, expected, torch.ne, shown)
 
 
 def make_match_reference(
@@ -63,7 +71,7 @@ def make_match_reference(
 
     Args:
         reference: takes the data of generate_input; returns a tensor or a sequence of tensors.
-        rtol: relative tolerance, for floating-point outputs; one for all, or one for each output.
+        rtol: relative tolerance, for floating-point and complex outputs; one for all, or one for each output.
         atol: absolute tolerance, likewise.
 
     Returns:
@@ -87,7 +95,7 @@ def _compare(
             )
         if not isinstance(received, torch.Tensor):
             return [f"found {type(received).__name__}, expected a tensor"]
-        if expected.is_floating_point():
+        if expected.is_floating_point() or expected.is_complex():
             return verbose_allclose(received, expected, rtol=rtol, atol=atol)
         return verbose_allequal(received, expected)
     if not isinstance(expected, Sequence):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePosixPath
 
+import numpy as np
 import torch
 
 from tasks.harness.emulate import asked
@@ -142,6 +143,8 @@ class Problem:
     def check(self, data: object, output: object) -> tuple[bool, str]:
         """Call check_implementation. It may return text ("" is right), (bool, text), or a bool.
 
+        Comparisons of numpy and torch make bools of their own, and there may be None for a text.
+
         Raises:
             CheckRaised: it raised.
             TaskFault: it returned something else.
@@ -150,21 +153,17 @@ class Problem:
         try:
             with self._settings.installed("the task's check_implementation"):
                 answer = self._check(data, output)
+                good, message = _verdict(answer)
         except Exception as error:
             raise_for_device(error)
             raise CheckRaised(sentence_of(error)) from error
-        match answer:
-            case bool():
-                return answer, "" if answer else "the output is wrong"
-            case str():
-                return not answer, answer
-            case (bool() as good, str() as message):
-                return good, message or ("" if good else "the output is wrong")
-            case _:
-                raise TaskFault(
-                    f"the task's check_implementation returned a {type(answer).__name__}, expected text, "
-                    "a bool, or a bool with text (reference.py)"
-                )
+        if good is None or not isinstance(message, str | None):
+            parts = ", ".join(type(part).__qualname__ for part in answer) if isinstance(answer, tuple | list) else ""
+            raise TaskFault(
+                f"the task's check_implementation returned a {type(answer).__name__}{f' of {parts}' if parts else ''}, "
+                "expected text, a bool, or a bool with text (reference.py)"
+            )
+        return good, message or ("" if good else "the output is wrong")
 
     def expected(self, data: object) -> object | None:
         """What ref_kernel returns, or None where the task has none or it raises.
@@ -180,6 +179,16 @@ class Problem:
         except Exception as error:  # noqa: BLE001 asked only after check_implementation raised; the answer is unknown
             raise_for_device(error)
             return None
+
+
+def _verdict(answer: object) -> tuple[bool | None, object]:
+    """The bool in a check's answer, or None where there is none, and what stands for its text."""
+    if isinstance(answer, str):
+        return not answer, answer
+    truth, text = answer if isinstance(answer, tuple | list) and len(answer) == 2 else (answer, None)
+    if isinstance(truth, torch.Tensor) and truth.dtype is torch.bool and truth.numel() == 1:
+        truth = truth.item()
+    return (bool(truth) if isinstance(truth, bool | np.bool_) else None), text
 
 
 def rng_seed_of(global_seed: int | None) -> int:

@@ -13,12 +13,16 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
+from dataclasses import fields as fields_of
+from functools import cache
 from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any, Self
 
+import numpy as np
 import torch
 
 from .arenas import PAGE_BYTES, Arena, aligned
@@ -51,7 +55,7 @@ OUTPUT_REGION = -1
 #: Copies of more bytes use several threads.
 _SMALL_BYTES = 256 << 10
 #: Kinds of node whose items have names.
-_PAIRS = ("dict", "record")
+_PAIRS = ("dict", "record", "named")
 #: Kinds of node that say nothing beside what a layout has.
 _BYTES_ALONE = ("tensor", "tuple", "list", "dict", "none")
 
@@ -128,7 +132,7 @@ def _with_tensors(tree: Any, change: Callable[[Any], Any]) -> Any:
             return change(tree)
         case "tuple" | "list" | "size" as kind:
             return {"t": kind, "items": [_with_tensors(item, change) for item in tree["items"]]}
-        case "dict" | "record" as kind:
+        case "dict" | "record" | "named" as kind:
             return {"t": kind, "items": [[key, _with_tensors(item, change)] for key, item in tree["items"]]}
         case "none":
             # Without what a worker may have added: of a checked tree only these keys have been checked.
@@ -161,13 +165,22 @@ def identity(item: torch.Tensor) -> int:
     return key
 
 
+def _has_bytes(item: torch.Tensor) -> bool:
+    """Whether a tensor's elements lie in memory: not those of meta, fake, freed and uninitialised ones."""
+    try:
+        return not item.numel() or item.untyped_storage().data_ptr() != 0
+    except (RuntimeError, ValueError):
+        # A class of its own, which keeps them elsewhere or computes them.
+        return False
+
+
 def pack(value: object, *, modules: frozenset[str] = frozenset()) -> Packed:
     """Take a kernel's input apart.
 
     Args:
         value: what generate_input made.
         modules: names of the task's own modules. An object of one of their classes is sent as a record of its
-            attributes, because the worker lacks the class. It arrives as a namespace.
+            attributes, because the worker lacks the class. It arrives as a namespace. Tuples with names keep them.
 
     Raises:
         Unsupported: something other than tensors, tuples, lists, dicts with text keys, numbers, text, None, dtypes,
@@ -179,6 +192,8 @@ def pack(value: object, *, modules: frozenset[str] = frozenset()) -> Packed:
     def tensor(item: torch.Tensor) -> dict[str, Any]:
         if item.layout is not torch.strided or item.dtype not in _NAMES:
             raise Unsupported(f"a tensor of layout {item.layout} and dtype {item.dtype} cannot be handed to the worker")
+        if not _has_bytes(item):
+            raise Unsupported(f"a {type(item).__name__} without bytes in memory cannot be handed to the worker")
         plain = item
         if item.is_conj() or item.is_neg():
             plain = item.detach().resolve_conj().resolve_neg()
@@ -199,7 +214,13 @@ def pack(value: object, *, modules: frozenset[str] = frozenset()) -> Packed:
         }
 
     def record(item: object) -> Mapping[str, object] | None:
-        return vars(item) if type(item).__module__ in modules and hasattr(item, "__dict__") else None
+        if isinstance(item, tuple | list):
+            return {name: getattr(item, name) for name in getattr(item, "_fields", ())} or None
+        if type(item).__module__ not in modules:
+            return None
+        if hasattr(item, "__dict__"):
+            return vars(item)
+        return {each.name: getattr(item, each.name) for each in fields_of(item)} if is_dataclass(item) else None
 
     packed.tree = _describe(value, tensor, _refuse, record)
     return packed
@@ -261,6 +282,8 @@ class Outgoing:
             self.put_off = True
         self.put_off = self.put_off or plain.is_conj() or plain.is_neg()
         plain = plain.resolve_conj().resolve_neg()
+        if not _has_bytes(plain):
+            return {"t": "opaque", "type": "tensor without bytes in memory"}
         node: dict[str, Any] = {
             "t": "tensor",
             "dtype": _NAMES[plain.dtype],
@@ -524,20 +547,22 @@ def _describe(  # noqa: C901, PLR0911 one branch per kind of value
     if depth > MAX_DEPTH:
         return other(f"value nested more than {MAX_DEPTH} deep")
     if isinstance(value, torch.Tensor):
-        return tensor(value)
+        # A nested one has no shape, though its layout may be the usual one.
+        return other("nested tensor") if value.is_nested else tensor(value)
     kind = type(value)
-    # What torch.linalg.eigh and the like return is a tuple with names.
-    if kind in (tuple, list, torch.Size) or kind.__module__ == "torch.return_types":
-        items = [_describe(item, tensor, other, record, depth + 1) for item in value]  # type: ignore[attr-defined]  # a sequence
-        return {"t": "list" if kind is list else "size" if kind is torch.Size else "tuple", "items": items}
-    fields = value if isinstance(value, dict) and kind is dict else record(value)
+    fields = value if isinstance(value, dict) else record(value)
     if fields is not None:
         if not all(type(key) is str for key in fields):
             return other("dict with keys that are not text")
         pairs = [[key, _describe(item, tensor, other, record, depth + 1)] for key, item in fields.items()]
-        return {"t": "dict" if kind is dict else "record", "items": pairs}
+        return {"t": "dict" if fields is value else "named" if isinstance(value, tuple) else "record", "items": pairs}
+    if isinstance(value, tuple | list):
+        items = [_describe(item, tensor, other, record, depth + 1) for item in value]
+        return {"t": "list" if isinstance(value, list) else "size" if kind is torch.Size else "tuple", "items": items}
     if value is None:
         return {"t": "none"}
+    if isinstance(value, np.generic) and kind is not type(value.item()):
+        return _describe(value.item(), tensor, other, record, depth)
     if kind is bool or kind is str:
         return {"t": kind.__name__, "v": value}
     if kind is int:
@@ -549,6 +574,12 @@ def _describe(  # noqa: C901, PLR0911 one branch per kind of value
     if kind is torch.device:
         return {"t": "device", "v": str(value)}
     return other(kind.__name__)
+
+
+@cache
+def _tuple_of(names: tuple[str, ...]) -> Callable[..., tuple[object, ...]]:
+    """A class of tuples with names. Kept, as a new one takes as long as many a kernel."""
+    return namedtuple("Named", names)  # noqa: PYI024 the names come from the task
 
 
 def _build(tree: Any, tensor: Callable[[Mapping[str, Any]], torch.Tensor]) -> object:  # noqa: C901, PLR0911 same
@@ -565,6 +596,9 @@ def _build(tree: Any, tensor: Callable[[Mapping[str, Any]], torch.Tensor]) -> ob
             return {key: _build(item, tensor) for key, item in tree["items"]}
         case "record":
             return SimpleNamespace(**{key: _build(item, tensor) for key, item in tree["items"]})
+        case "named":
+            names, items = zip(*tree["items"], strict=True)
+            return _tuple_of(names)(*(_build(item, tensor) for item in items))
         case "none":
             return None
         case "float":

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tasks.harness.shared.arenas import ALIGN_BYTES, Arena
 from tasks.harness.shared.values import (
@@ -118,6 +123,54 @@ def test_other_values_are_refused(value: object) -> None:
     assert Outgoing.describe([value], {}).tree["items"][0]["t"] == "opaque"
 
 
+def _freed() -> torch.Tensor:
+    item = torch.ones(3)
+    item.untyped_storage().resize_(0)
+    return item
+
+
+def _fake() -> torch.Tensor:
+    with FakeTensorMode():
+        return torch.ones(3)
+
+
+#: Tensors of a usual layout whose elements do not lie in memory, or that have no shape.
+BODILESS = {
+    "nested": lambda: torch.nested.as_nested_tensor([torch.ones(2), torch.ones(3)]),
+    "jagged": lambda: torch.nested.as_nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
+    "meta": lambda: torch.empty(3, device="meta"),
+    "fake": _fake,
+    "freed": _freed,
+    "zeros": lambda: torch._efficientzerotensor(3),
+    "masked": lambda: torch.masked.masked_tensor(torch.ones(3), torch.ones(3) > 0),
+    "lazy": lambda: torch.nn.LazyLinear(2).weight,
+}
+
+
+@pytest.mark.parametrize("name", BODILESS)
+@pytest.mark.filterwarnings("ignore")
+def test_tensors_without_bytes_are_refused(name: str) -> None:
+    """As inputs by a sentence, before anything reads them; no output of that kind has bytes to read."""
+    with pytest.raises(Unsupported, match=r"nested tensor|without bytes"):
+        pack((torch.ones(2), {"x": BODILESS[name]()}))  # type: ignore[no-untyped-call]  # torch lacks it
+    if name in ("nested", "jagged", "meta", "freed", "zeros"):
+        assert Outgoing.describe([BODILESS[name]()], {}).tree["items"][0]["t"] == "opaque"  # type: ignore[no-untyped-call]  # torch lacks it
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "int64", "float16", "float32", "float64"])
+def test_numbers_of_numpy_are_numbers(dtype: str) -> None:
+    """Both ways; such numbers as Python has none for stay what they are."""
+    number = np.dtype(dtype).type(1)
+    arrived, _, arena, placed = _cross(pack({"scale": number, "more": [number]}))
+    returned = _return((number, number), {}, arena, placed).value()
+    assert arrived == {"scale": number.item(), "more": [number.item()]}
+    assert returned == (number.item(), number.item())
+    assert type(arrived["scale"]) is type(number.item())
+    for other in (np.complex64(1), np.longdouble(1), np.datetime64("2026-01-01"), np.bytes_(b"x"), np.ones(1)):
+        with pytest.raises(Unsupported):
+            pack(other)
+
+
 class Share:
     """As a task's reference.py may define it: its objects travel, the class does not."""
 
@@ -146,8 +199,84 @@ def test_objects_of_the_tasks_own_classes_arrive_as_records() -> None:
 def test_a_worker_may_not_return_records() -> None:
     """Its own code describes them as opaque, and a forged one is no output."""
     assert Outgoing.describe(Share(), {}).tree == {"t": "opaque", "type": "Share"}
-    with pytest.raises(WireViolation):
-        regions({"t": "record", "items": []}, placed=[], output_bytes=0)
+    for kind in ("record", "named"):
+        with pytest.raises(WireViolation):
+            regions({"t": kind, "items": []}, placed=[], output_bytes=0)
+
+
+class Point(NamedTuple):
+    """A tuple with names."""
+
+    x: torch.Tensor
+    n: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    """An object without a dictionary."""
+
+    x: torch.Tensor
+    n: int = 3
+
+
+class Weights(dict[str, torch.Tensor]):
+    """A task's own kind of dict."""
+
+
+class Shapes(list[int]):
+    """A task's own kind of list."""
+
+
+class Pair(tuple[int, int]):
+    """A task's own kind of tuple."""
+
+    __slots__ = ()
+
+
+OWN = frozenset({__name__})
+
+
+@pytest.mark.parametrize("modules", [OWN, frozenset[str]()], ids=["the task's own", "another's"])
+@pytest.mark.parametrize(
+    ("make", "arrives"),
+    [
+        (Weights, dict),
+        (OrderedDict, dict),
+        (lambda given: defaultdict(list, given), dict),
+        (lambda given: Shapes([given["n"]]), list),
+        (lambda given: Pair((given["n"], given["n"])), tuple),
+        (lambda given: Point(**given), tuple),
+    ],
+)
+def test_kinds_of_containers_arrive_with_all_that_they_hold(
+    make: Callable[[Mapping[str, Any]], Any],
+    arrives: Any,  # noqa: ANN401 a class
+    modules: frozenset[str],
+) -> None:
+    """As what they are kinds of; names of a tuple stay in an input, also within other values."""
+    value = make({"x": torch.arange(3.0), "n": 7})
+
+    (arrived,), _, arena, placed = _cross(pack([value], modules=modules))
+    returned: Any = _return(value, {}, arena, placed).value()
+
+    assert isinstance(arrived, arrives)
+    assert type(returned) is arrives
+    for each in (arrived, returned):
+        assert len(each) == len(value)
+        assert repr(list(each)) == repr(list(value))
+        if arrives is dict:
+            assert repr(list(each.values())) == repr(list(value.values()))
+    if isinstance(value, Point):
+        assert torch.equal(arrived.x, value.x)
+        assert arrived._fields == value._fields
+
+
+def test_an_object_with_slots_arrives_as_a_record() -> None:
+    """If it is the task's own, as with a dictionary."""
+    arrived, *_ = _cross(pack(Slotted(torch.ones(2)), modules=OWN))
+    assert (arrived.x.tolist(), arrived.n) == ([1.0, 1.0], 3)
+    with pytest.raises(Unsupported, match="a Slotted cannot"):
+        pack(Slotted(torch.ones(2)))
 
 
 def test_deep_nesting_is_refused() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
+from tasks.harness.shared.values import DTYPES
 from tasks.problems.utils import make_match_reference, verbose_allclose
 
 
@@ -68,3 +71,41 @@ def test_numbers_that_are_equal_in_other_bytes() -> None:
     number = torch.tensor([1 + 2j])
     assert verbose_allclose(number.conj(), torch.tensor([1 - 2j])) == []
     assert verbose_allclose(number.conj(), number) != []
+
+
+def _dtypes() -> list[torch.dtype]:
+    return [DTYPES[name] for name in sorted(DTYPES)]
+
+
+@pytest.mark.parametrize("dtype", _dtypes(), ids=str)
+@pytest.mark.parametrize("shape", [(), (3, 8), (0, 5)])
+def test_a_reference_of_every_type_has_a_check(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    """Whatever a task may return: its own output passes, another is refused with a place, none raises."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    expected = torch.ones(nbytes, dtype=torch.uint8).view(dtype).reshape(shape)
+    check = make_match_reference(lambda _: expected, rtol=1e-3, atol=0)
+    assert check(None, expected.clone()) == (True, "")
+    if nbytes:
+        other = torch.ones(nbytes, dtype=torch.uint8)
+        other[-dtype.itemsize :] = 0 if dtype is torch.bool else 0x42
+        wrong = other.view(dtype).reshape(shape)
+        for each in (wrong, wrong.mT.contiguous().mT if shape else wrong):
+            good, why = check(None, each)
+            assert not good
+            assert why.startswith(f"1 of {math.prod(shape)} elements differ; at (")
+
+
+@pytest.mark.parametrize(
+    "dtype", [dtype for dtype in _dtypes() if dtype.is_floating_point or dtype.is_complex], ids=str
+)
+def test_tolerances_hold_for_all_numbers_that_are_rounded(dtype: torch.dtype) -> None:
+    """Real and complex; two numbers in a byte are compared as they are."""
+    if dtype is getattr(torch, "float4_e2m1fn_x2", None):
+        pytest.skip("has no arithmetic")
+    check = make_match_reference(lambda data: data, rtol=0, atol=1)
+    right = torch.full((5,), 2.0).to(dtype)
+    assert check(right, torch.full((5,), 1.0).to(dtype)) == (True, "")
+    assert not check(right, torch.full((5,), 4.0).to(dtype))[0]
+    if dtype.is_complex:
+        nan = torch.full((3,), complex(float("nan"), 1)).to(dtype)
+        assert check(nan, nan.clone()) == (True, "")

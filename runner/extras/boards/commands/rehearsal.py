@@ -151,6 +151,8 @@ class _Rehearsal:
         names = (*_SPOILERS, _REPLAYED)
         self._refused = dict.fromkeys(names, 0)
         self._accepted: dict[str, list[str]] = {name: [] for name in names}
+        #: What the check raised first where it got a wrong output.
+        self._raised = ""
         #: Inputs of which another seed's values make a wrong answer on some case, ...
         self._matter: set[str] = set()
         #: ... and another answer that the check accepts.
@@ -257,7 +259,7 @@ class _Rehearsal:
             if spoil is _poisoned:
                 spoiled[:-1] = leaves[:-1]
             if not _same(leaves, spoiled):
-                self._note(name, case, self._answer(problem, case, _rebuilt(right, iter(spoiled)))[0])
+                self._note(name, case, self._accepts(problem, case, _rebuilt(right, iter(spoiled))))
 
     def _replay(self, problem: Problem, case: Case, reference: Reference, right: Sequence[torch.Tensor]) -> None:
         """Try the answer to another seed's inputs, and to inputs of which one is another seed's."""
@@ -313,11 +315,19 @@ class _Rehearsal:
             if _same(rounded, right):
                 continue
             tried = self._fewer.setdefault((stated, bits), [0, 0])
-            good = self._answer(problem, case, _rebuilt(right, iter(rounded)))[0]
+            good = self._accepts(problem, case, _rebuilt(right, iter(rounded)))
             tried[0] += 1
             tried[1] += good
             if not good:
                 return
+
+    def _accepts(self, problem: Problem, case: Case, wrong: object) -> bool:
+        """Whether the check accepts a wrong output of the right structure. The judge takes no exception for a no."""
+        try:
+            return problem.check(self._generate(problem, case)[0], wrong)[0]
+        except CheckRaised as raised:
+            self._raised = self._raised or str(raised).partition("\n")[0]
+            return False
 
     def _answer(self, problem: Problem, case: Case, output: object) -> tuple[bool, str]:
         """The check's answer on fresh inputs: the reference may have written into its own."""
@@ -337,6 +347,9 @@ class _Rehearsal:
             return
         if all_worked:
             self._find("reference", "ok", "passes its own check")
+        if self._raised:
+            sentence = f"check_implementation raised {self._raised} for a wrong output, which the judge calls `invalid`"
+            self._find("check", "failed", sentence, "let it return (False, 'why') instead")
         for name, accepted in self._accepted.items():
             refused = self._refused[name]
             if accepted:
@@ -532,7 +545,7 @@ def _rebuilt(value: object, leaves: Iterator[torch.Tensor]) -> object:
         return {key: _rebuilt(item, leaves) for key, item in value.items()}
     if isinstance(value, list | tuple):
         items = [_rebuilt(item, leaves) for item in value]
-        return items if isinstance(value, list) else tuple(items)
+        return items if isinstance(value, list) else getattr(type(value), "_make", tuple)(items)
     return value
 
 

@@ -68,3 +68,11 @@ def test_a_state_that_is_a_copy_has_no_shifted_weights(processes: ForkedJudges) 
     reference, copy = pair("return x @ self.w", init)
     (row,) = judged(processes, reference, copy, timed_calls=0)
     assert (row["verdict"], row["perturbed"]) == ("accepted", False), row
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64", "bool_"])
+def test_numbers_of_numpy(processes: ForkedJudges, kind: str) -> None:
+    """They are numbers wherever they stand, as those of a copy are."""
+    reference, copy = pair(f"return x, [numpy.{kind}(1)], {{'a': numpy.{kind}(0)}}", pre="import numpy\n")
+    (row,) = judged(processes, reference, copy, timed_calls=3)
+    assert row["verdict"] == "accepted", row

@@ -228,6 +228,38 @@ def test_a_spoiled_output_that_some_cases_miss_is_a_warning(run_code: Call, tmp_
     assert findings(said)["check of zeros"] == ("ok", "refused on 2 cases")
 
 
+@pytest.mark.parametrize(
+    ("check", "raised"),
+    [
+        ("    assert torch.equal(output, data * 2)\n    return True, ''", "AssertionError"),
+        (
+            "    torch.testing.assert_close(output, data * 2)\n    return True, ''",
+            "AssertionError: Tensor-likes are not",
+        ),
+        ("    return {True: (True, '')}[torch.equal(output, data * 2)]", "KeyError: False"),
+        ("    return torch.equal(output, data * 2) and torch.isfinite(output).all(), 'wrong'", None),
+        ("    return (output == data * 2).all(), None", None),
+        ("    return (output == data * 2).numpy().all(), 'wrong'", None),
+    ],
+)
+def test_a_check_that_raises_is_no_check(run_code: Call, tmp_path: Path, check: str, raised: str | None) -> None:
+    """The judge would call wrong submissions invalid; truth values of torch and numpy are answers."""
+    reference = (
+        f"{REFERENCE.partition('def check_implementation')[0]}def check_implementation(data, output):\n{check}\n"
+    )
+    folder = write_folder(tmp_path / "raises", reference=reference)
+    add(folder, "solutions/correct/double.py", "def custom_kernel(data):\n    return data + data\n")
+    add(folder, "solutions/wrong/half.py", "def custom_kernel(data):\n    return data / 2\n")
+    found = findings(run_code("task", "check", folder, "--json"))
+    assert found["solutions/correct/double.py"] == ("ok", "accepted")
+    mark, sentence = found["solutions/wrong/half.py"]
+    assert (mark, sentence.partition(":")[0]) == (("failed", "invalid") if raised else ("ok", "refused, wrong_answer"))
+    assert ("check" in found) is (raised is not None)
+    if raised is not None:
+        assert found["check"][0] == "failed"
+        assert found["check"][1].startswith(f"check_implementation raised {raised}")
+
+
 def test_solutions_must_keep_their_promise(run_code: Call, tmp_path: Path) -> None:
     """A wrong one among the right and a right one among the wrong fail the check; a word says what to do."""
     folder = write_folder(tmp_path / "swapped")

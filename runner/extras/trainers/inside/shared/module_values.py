@@ -12,6 +12,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
 
@@ -66,7 +67,7 @@ def decode_value(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """An output with tuples, dicts and tensors in place of their subclasses: torch's return types, models' own."""
+    """An output with tuples, dicts and tensors in place of their subclasses, Python's numbers in place of numpy's."""
     kind = type(value)
     if isinstance(value, torch.Tensor):
         return value if kind in _PLAIN else value.as_subclass(torch.Tensor)
@@ -78,7 +79,7 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
-    return value
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def loadable_state(module: Any) -> dict[str, torch.Tensor]:
