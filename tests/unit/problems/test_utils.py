@@ -77,6 +77,7 @@ def _dtypes() -> list[torch.dtype]:
     return [DTYPES[name] for name in sorted(DTYPES)]
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
 @pytest.mark.parametrize("dtype", _dtypes(), ids=str)
 @pytest.mark.parametrize("shape", [(), (3, 8), (0, 5)])
 def test_a_reference_of_every_type_has_a_check(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
