@@ -188,16 +188,18 @@ def others() -> Iterator[list[int]]:
     """Two processes of another user, which sleep."""
     if os.geteuid() != 0:
         pytest.skip("only root may start processes of another user")
+    # Nobody else has such processes, and no killed run of these tests has left any.
+    user = 100_000 + os.getpid()
     read, write = os.pipe()
     pids = []
     for _ in range(2):
         pid = os.fork()
         if pid == 0:
-            os.setresuid(54321, 54321, 54321)
+            os.setresuid(user, user, user)
             os.read(read, 1)
             os._exit(0)
         pids.append(pid)
-    wait_until(lambda: {_uid_of(pid) for pid in pids} == {54321}, "both have become another user")
+    wait_until(lambda: {_uid_of(pid) for pid in pids} == {user}, "both have become another user")
     yield pids
     os.write(write, b"xx")
     for pid in pids:

@@ -99,7 +99,7 @@ def test_a_hand_over_that_varies_needs_more_calls(varies_ns: int, calls: int, *,
 
     Two standard errors of the hand-over are to be 3 % of a call, less 0.2 µs.
     """
-    script = Script(spans_ns=[_SPAN_NS], controls_ns=alternating(_HAND_OVER_NS, varies_ns))
+    script = Script(spans_ns=[_SPAN_NS], controls_ns=alternating(_HAND_OVER_NS, varies_ns), copies_ns=[0])
     outcome = time_case(script, ranked=ranked, timing=Timing(max_runs=100))
     assert outcome.details["calls"] == calls * (outcome.details["timed_again"] + 1)
     assert outcome.details["stopped"] == ("runs" if calls == 100 else "interval")
