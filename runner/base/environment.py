@@ -23,7 +23,9 @@ PATH_VARIABLE: Final = "KERNEL_RUNNER_CONFIG"
 #: Settings of the test suite, which a daemon under test inherits.
 _TEST_PREFIX: Final = "KERNEL_RUNNER_TEST_"
 #: What Kubernetes and Docker's links set in each container for a service of our name, such as KERNEL_RUNNER_PORT.
-_SERVICE_LINK: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_[A-Z]+(_\w+)?)?)")
+_SERVICE_LINK: Final = re.compile(
+    r".*_((SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_[A-Z]+_\w+)=|PORT(_\d+_[A-Z]+)?=[a-z]+://).*"
+)
 #: Where systemd puts the credentials of a unit (`LoadCredential=`).
 _CREDENTIALS: Final = "CREDENTIALS_DIRECTORY"
 #: Names that other tools share with us, and the key each one sets.
@@ -60,7 +62,7 @@ def overrides(environ: Mapping[str, str], keys: Collection[str]) -> Iterator[tup
             continue
         key = name.removeprefix(PREFIX).lower()
         if key not in keys:
-            if _SERVICE_LINK.fullmatch(name):
+            if _SERVICE_LINK.fullmatch(f"{name}={environ[name]}"):
                 continue
             near = PREFIX + nearest(key, keys).upper()
             raise ConfigError(f"environment variable {name} is not known, the nearest valid one is {near}")

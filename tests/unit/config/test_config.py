@@ -170,6 +170,13 @@ def test_a_service_of_our_name_is_no_setting(load: Callable[..., Config], name: 
     assert load(**{f"KERNEL_RUNNER_{name}": "tcp://10.0.0.1:8000"}).lease_s == 25.0
 
 
+@pytest.mark.parametrize("name", ["GATEWAY_PORT", "METRICS_PORT"])
+def test_a_port_that_is_no_services_address_is_an_unknown_setting(load: Callable[..., Config], name: str) -> None:
+    """Someone believes to have set it."""
+    with pytest.raises(ConfigError, match="is not known"):
+        load(**{f"KERNEL_RUNNER_{name}": "8000"})
+
+
 @pytest.mark.parametrize("blank", ["\r", "\n", " ", "\t"])
 def test_blanks_around_a_variable_do_not_count(load: Callable[..., Config], blank: str) -> None:
     """As a file of variables from Windows has them; blanks alone are no value."""
