@@ -24,7 +24,7 @@ PATH_VARIABLE: Final = "KERNEL_RUNNER_CONFIG"
 _TEST_PREFIX: Final = "KERNEL_RUNNER_TEST_"
 #: What Kubernetes and Docker's links set in each container for a service of our name, such as KERNEL_RUNNER_PORT.
 _SERVICE_LINK: Final = re.compile(
-    r"\w+_(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=\d+|PORT(_\d+_[A-Z]+(_\w+)?=.*|=\w+://.*))"
+    r".*_((SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_[A-Z]+_\w+)=|PORT(_\d+_[A-Z]+)?=[a-z]+://).*"
 )
 #: Where systemd puts the credentials of a unit (`LoadCredential=`).
 _CREDENTIALS: Final = "CREDENTIALS_DIRECTORY"

@@ -20,6 +20,7 @@ from structlog.typing import FilteringBoundLogger, Processor
 
 from runner.base.database_address import mask_password
 from runner.base.model import FinalJob, Job, SubmissionJob, ValidationJob
+from runner.base.safe import printable
 
 #: Values under these keys are never written, whatever they hold.
 _FORBIDDEN: Final = frozenset({"code", "password", "request", "secret", "secret_seed", "seed", "task", "token"})
@@ -52,6 +53,7 @@ def configure(log_format: Literal["auto", "json", "console"], level: str, stream
             structlog.processors.TimeStamper(fmt="%H:%M:%S" if console else "iso", utc=not console),
             structlog.processors.format_exc_info,
             _clean,
+            *([_harmless] if console else []),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
@@ -134,6 +136,11 @@ def _clean(_logger: object, _method: str, event: MutableMapping[str, Any]) -> Mu
     for key, value in event.items():
         event[key] = "[not logged]" if key in _FORBIDDEN else _safe(value)
     return event
+
+
+def _harmless(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Escape what would control a terminal; JSON escapes it itself."""
+    return {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def _safe(value: object) -> object:

@@ -23,6 +23,8 @@ _log = get_logger(__name__)
 def signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
     """Call a handler whenever its signal arrives, unless it was ignored before: `nohup` means that.
 
+    SIGTERM is heard in any case: a shell that ignores it hands that on, and nothing else would end a daemon in order.
+
     Works only in a process's main thread; does nothing in another one.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -30,7 +32,9 @@ def signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[N
         return
     reader, writer = socket.socketpair()
     writer.setblocking(False)
-    heard = [number for number in handlers if signal.getsignal(number) is not signal.SIG_IGN]
+    heard = [
+        number for number in handlers if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN
+    ]
     before = {number: signal.signal(number, _nothing) for number in heard}
     descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     thread = threading.Thread(target=_read, args=(reader, handlers), name="signals", daemon=True)

@@ -161,10 +161,11 @@ class Evaluator:
         with self._lock:
             for name, environment in list(self._environments.items()):
                 if not self._is_whole(environment):
-                    _log.warning("environment_gone", gpu_type=name, image=environment.image)
                     if self._stage is not None and not self._stage.is_dir():
                         self._stage = None
                     self._environments[name] = self._make_environment(self._registry.get(name))
+                    # Not at each try: meanwhile the daemon says what it waits for.
+                    _log.warning("environment_gone", gpu_type=name, image=environment.image)
                     # Another image may have other libraries.
                     self._systems.pop(name, None)
 

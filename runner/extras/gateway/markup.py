@@ -110,8 +110,9 @@ class Source:
     #: The numbers of the lines that are shown, one a line, and how many lines there are.
     numbers: str
     lines: int
-    #: Whether all of it is shown.
+    #: Whether all of it is shown, and whether what a browser copies of it is the source itself.
     whole: bool
+    exact: bool
 
     @property
     def size_bytes(self) -> int:
@@ -149,6 +150,7 @@ def coloured(text: str, language: str, most_bytes: int) -> Source:
         numbers="\n".join(map(str, range(1, len(page.splitlines()) + 1))),
         lines=len(text.splitlines()),
         whole=whole,
+        exact=whole and beginning == given.replace("\r\n", "\n"),
     )
 
 

@@ -36,6 +36,8 @@ _ANSWER_BYTES: Final = 64 * 1024
 #: How long a login may take in the browser.
 _LOGIN_S: Final = 600
 _COOKIE: Final = "kernel_runner_oauth"
+#: Logins that may have begun in a browser. A page of another site can begin more, and a long header is refused.
+_BEGUN: Final = 4
 _LONGEST: Final = 2048
 _AWAY: Final = "does not answer. Try again later."
 #: Characters of a reason in the log.
@@ -110,6 +112,9 @@ async def begin(request: Request, next_page: str) -> Response:
     response.set_cookie(
         _cookie(state, secure=secure), value, max_age=_LOGIN_S, httponly=True, samesite="lax", secure=secure, path="/"
     )
+    # Browsers send the oldest first.
+    for old in [name for name in request.cookies if name.startswith(_prefix(secure=secure))][: 1 - _BEGUN]:
+        _remove(response, old, secure=secure)
     return response
 
 
@@ -143,7 +148,7 @@ def forget(response: Response, request: Request) -> None:
     """Remove what a browser keeps of a login that is over."""
     secure = is_public_https(app_state(request))
     name = _cookie(request.query_params.get("state", ""), secure=secure)
-    response.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="lax")
+    _remove(response, name, secure=secure)
 
 
 async def attach(current: AppState, session: Session, code: str) -> None:
@@ -250,6 +255,14 @@ def _back(current: AppState, provider: Provider) -> str:
 
 
 def _cookie(state: str, *, secure: bool) -> str:
-    """Of the login of this state; with encryption, under a name that no neighbour's page can set."""
-    name = f"{_COOKIE}_{hashlib.sha256(state.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
-    return f"__Host-{name}" if secure else name
+    """Of the login of this state."""
+    return _prefix(secure=secure) + hashlib.sha256(state.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _prefix(*, secure: bool) -> str:
+    """With encryption, a name that no neighbour's page can set."""
+    return f"{'__Host-' if secure else ''}{_COOKIE}_"
+
+
+def _remove(response: Response, name: str, *, secure: bool) -> None:
+    response.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="lax")

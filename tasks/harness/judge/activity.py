@@ -7,6 +7,7 @@ time whenever it takes a thread off its core (/proc/PID/task/TID/schedstat, Docu
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from pathlib import Path
 
 #: More threads take too long to look at. Such a worker counts as busy.
 _MOST_THREADS = 512
+#: The newest is compared at least as often, in nanoseconds: in this time no worker starts so many that their numbers,
+#: 32768 on some hosts, begin anew and come to the same one.
+_COMPARED_NS = 10_000_000
 #: States of a thread that does not run: asleep, stopped by a tracer, or ended and not waited for.
 _ASLEEP = b"SDItZ"
 
@@ -46,6 +50,7 @@ class Activity:
         #: Process and thread, of all; and the newest in this container before they were listed. 0: list them again.
         self._listed: Sequence[tuple[int, int]] = ()
         self._listed_newest = 0
+        self._compared_ns = 0
         self._newest_file = None if self._uid is None else os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
@@ -61,9 +66,11 @@ class Activity:
     def look(self) -> Look | None:
         """Look at all threads; None where the kernel does not tell, or there are too many."""
         times_ns: dict[int, int] = {}
+        compared_ns, self._compared_ns = self._compared_ns, time.monotonic_ns()
         newest = self._newest()
         try:
-            if newest == 0 or newest != self._listed_newest:
+            is_old = time.monotonic_ns() - compared_ns > _COMPARED_NS
+            if newest == 0 or newest != self._listed_newest or is_old:
                 self._listed, self._listed_newest = [*self._threads()], newest
             asleep = self._look_at_threads(times_ns)
         except (OSError, ValueError, IndexError):

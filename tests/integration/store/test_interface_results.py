@@ -34,8 +34,8 @@ from tests.unit.interfaces.fixtures import ROOT, WRITE, compare, keys
 #: Long enough that the judge's clock bounds each call on a busy machine, too.
 RIGHT = b"import time\n\n\ndef custom_kernel(data):\n    time.sleep(0.002)\n    return data[0] + data[1]\n"
 WRONG = b"def custom_kernel(data):\n    return data[0]\n"
-#: Every optional key of a timed case: enough calls for a trend if half are set aside, and an interval that is never narrow
-#: enough.
+#: Every optional key of a timed case: enough calls for a trend if half are set aside, and an interval that is never
+#: narrow enough.
 TIMING = "\ntiming: {min_runs: 24, max_runs: 24, width: 0.000001, noisy: 0.000001, refuse: 10}\n"
 #: Every case has a speed of light, which nothing here comes near to.
 GPU_TYPE = (

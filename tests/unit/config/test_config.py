@@ -171,10 +171,11 @@ def test_a_service_of_our_name_is_no_setting(load: Callable[..., Config], name: 
     assert load(**{f"KERNEL_RUNNER_{name}": text}).lease_s == 25.0
 
 
-def test_a_port_that_somebody_sets_is_an_error(load: Callable[..., Config]) -> None:
-    """It is no variable of Kubernetes, but a mistaken name."""
-    with pytest.raises(ConfigError, match="KERNEL_RUNNER_GATEWAY_PORT is not known"):
-        load(KERNEL_RUNNER_GATEWAY_PORT="8000")
+@pytest.mark.parametrize("name", ["GATEWAY_PORT", "METRICS_PORT"])
+def test_a_port_that_is_no_services_address_is_an_unknown_setting(load: Callable[..., Config], name: str) -> None:
+    """Someone believes to have set it."""
+    with pytest.raises(ConfigError, match="is not known"):
+        load(**{f"KERNEL_RUNNER_{name}": "8000"})
 
 
 @pytest.mark.parametrize("blank", ["\r", "\n", " ", "\t"])

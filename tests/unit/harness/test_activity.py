@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 
-from tasks.harness.judge.activity import _MOST_THREADS, Activity, Look, _uid_of
+from tasks.harness.judge.activity import _COMPARED_NS, _MOST_THREADS, Activity, Look, _uid_of
 from tests.support.waiting import wait_until
 
 #: Sleeps on its standard input, and does what a line says.
@@ -272,6 +273,7 @@ def test_threads_are_listed_again_once_one_has_started_or_ended(
 
     monkeypatch.setattr(activity, "_newest", lambda: newest)
     monkeypatch.setattr(activity, "_threads", list_threads)
+    monkeypatch.setattr("tasks.harness.judge.activity._COMPARED_NS", 600e9)
     wait_until(lambda: activity.idle_since(activity.look()), "they sleep")
     assert listed == [7]
     newest = 8
@@ -283,4 +285,21 @@ def test_threads_are_listed_again_once_one_has_started_or_ended(
     looks = [activity.look() for _ in range(3)]
     assert [look is not None and look.asleep for look in looks] == [False, True, True]
     assert listed == [7, 8, 8]
+    activity.close()
+
+
+def test_a_process_is_found_although_the_numbers_of_processes_came_to_the_same_one_again(
+    others: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that starts and ends 32768 threads between two looks, as in a long call."""
+    activity = Activity(others[0])
+    monkeypatch.setattr(activity, "_newest", lambda: 7)
+    threads = activity._threads
+    monkeypatch.setattr(activity, "_threads", lambda: [(others[0], others[0])])
+    _asleep(activity)
+    monkeypatch.setattr(activity, "_threads", threads)
+    time.sleep(2 * _COMPARED_NS / 1e9)
+    look = activity.look()
+    assert look is not None
+    assert set(look.ran_ns) == set(others)
     activity.close()

@@ -60,6 +60,16 @@ def test_a_stream_that_is_no_terminal_gets_json_lines() -> None:
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
+def test_what_a_stranger_says_controls_no_terminal(log_format: Any) -> None:  # noqa: ANN401 - a literal of the callee
+    """What a browser brings from a provider of logins stands in a line, too."""
+    stream = configured(log_format)
+    logs.get_logger("x").warning("hello", reason="\x1b]0;title\x07\x9b2J\u202e", each={"a": ["\x1b[2J"]})
+    logs.get_logger("x").warning("hello", reason="a b\r\x1b[2J")
+    assert stream.getvalue().isascii()
+    assert not set(stream.getvalue()) & {"\x1b", "\x07", "\r"}
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
 @pytest.mark.parametrize("fault", ["full", "closed"])
 def test_a_line_that_cannot_be_written_is_lost_and_ends_nothing(log_format: Any, fault: str) -> None:  # noqa: ANN401 - a literal of the callee
     """On a full disk, and into a pipe whose reader has gone."""

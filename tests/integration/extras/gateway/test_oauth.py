@@ -302,6 +302,20 @@ def test_logins_that_begin_in_two_tabs_both_end(site: Gate, github: StandIn, *, 
         assert f'{name}=""' in answer.headers["set-cookie"]
 
 
+def test_a_browser_keeps_few_logins_that_have_begun(site: Gate, github: StandIn) -> None:
+    """A page of another site may begin as many as it likes, and a header that is too long is refused."""
+    browser, cookies = Browser(site), []
+    for _ in range(6):
+        begin(browser)
+        cookies.append(browser.cookie)
+    browser.cookie = "; ".join(cookies)
+    answer = browser.get("/login/github")
+    removed = [
+        name for name in (each.partition("=")[0] for each in cookies) if f'{name}=""' in answer.headers["set-cookie"]
+    ]
+    assert removed == [each.partition("=")[0] for each in cookies[:3]]
+
+
 def test_a_provider_that_refuses_or_is_away(site: Gate, github: StandIn) -> None:
     """A page that says so, and the reason in the log, without the secret; a person who says no, too."""
     with capture_logs() as logs:

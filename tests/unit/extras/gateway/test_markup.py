@@ -128,6 +128,13 @@ def test_code_has_colours_and_numbers(name: str, text: str, made: str) -> None:
     assert source.shown.striptags().split() == text.split()
 
 
+@pytest.mark.parametrize(("text", "exact"), [("x\r\ny\n", True), ("x\x0cy", False), ("\ufeffx", False)])
+def test_only_what_is_the_source_itself_is_offered_to_be_copied(text: str, *, exact: bool) -> None:
+    """What is shown as an escape would be copied as one."""
+    source = markup.coloured(text, "python", MOST)
+    assert (source.whole, source.exact) == (True, exact)
+
+
 SHOWS: list[Callable[[str], str]] = [
     lambda text: sizes.cut(text, 400),
     lambda text: sizes.cut_start(text, 400),
