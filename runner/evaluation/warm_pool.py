@@ -313,15 +313,22 @@ class WarmPool:
             self._remove(containers)
 
     def _start_one(self, slot: str, place: _SlotPool, spec: SandboxSpec, containers: list[_WarmContainer]) -> None:
+        imported = False
+
+        def wait_for_cores() -> None:
+            nonlocal imported
+            imported = True
+            self._wait_for_cores(place)
+
         try:
             container = self._engine.start(
-                replace(spec, import_cpus=self._import_cpus(spec)), wait_for_cores=lambda: self._wait_for_cores(place)
+                replace(spec, import_cpus=self._import_cpus(spec)), wait_for_cores=wait_for_cores
             )
         except SandboxError as error:
             _log.warning("warm_container_not_started", slot=slot, error=str(error))
             keep_out(slot, error.leftover, error, self._quarantine)
-            if isinstance(error, EngineRefused):
-                # Perhaps this engine cannot change a container's cores.
+            if isinstance(error, EngineRefused) and imported:
+                # Perhaps this engine cannot change a container's cores. Earlier it has only refused the container.
                 self._spare_cpus = ()
             return
         except Exception:  # noqa: BLE001 logged; without this thread a job would wait for ever for what it starts

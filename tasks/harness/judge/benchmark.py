@@ -33,7 +33,8 @@ _CASE_WALL_NS = 120_000_000_000
 #: On a CPU, the judge's time after which a case may end although its interval is wide (`Stopping.enough_ns`).
 _ENOUGH_ON_CPU_NS = 500_000_000
 #: No case that ranks ends early while bytes that are written late could gain more than this part of the times that
-#: count (`_late_ns`).
+#: count. In all calls together they gain a copy with a chance of a third (see `snapshots`): the longest, since a worker
+#: may have made the copies of some calls longer.
 _LATE_SHARE = 0.1
 #: The part of a mode's time that its cases may take. The rest is for what the worker does outside of calls.
 _CASES_SHARE = 0.75
@@ -192,7 +193,10 @@ class Benchmark:
             if (
                 stopped in ("interval", "enough")
                 and ranked
-                and (self._needs_more_calls(timed, samples, facts) or _late_ns(samples) > _LATE_SHARE * so_far.total_ns)
+                and (
+                    self._needs_more_calls(timed, samples, facts)
+                    or max(sample.copy_ns for sample in samples) > _LATE_SHARE * so_far.total_ns
+                )
             ):
                 stopped = None
             if stopped is not None:
@@ -396,14 +400,6 @@ def _course(samples: Sequence[Sample]) -> tuple[list[float], list[bool], list[bo
 
 def _spans_ns(samples: Sequence[Sample]) -> list[float]:
     return [float(sample.outside_ns) for sample in samples]
-
-
-def _late_ns(samples: Sequence[Sample]) -> int:
-    """What bytes that are written late gain in all calls together, with a chance of a third (see `snapshots`).
-
-    By the longest copy: a worker may have made the copies of those calls longer.
-    """
-    return max(sample.copy_ns for sample in samples)
 
 
 def _remark(shown: Mapping[str, Any], samples: Sequence[Sample]) -> str | None:

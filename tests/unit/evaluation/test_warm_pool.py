@@ -57,6 +57,9 @@ class FakeEngine:
         self.go = threading.Event()
         self.go.set()
         self.broken: Exception | None = None
+        #: Whether it fails before anything is imported, and how often it has failed.
+        self.early = False
+        self.failures = 0
         #: Whether a container is prepared as soon as it is started.
         self.quick = True
 
@@ -68,11 +71,13 @@ class FakeEngine:
     ) -> FakeContainer:
         """One container."""
         assert self.go.wait(PATIENCE_S)
-        if spec.import_cpus:
-            self.imported.append(spec.import_cpus)
-            wait_for_cores()
-        if self.broken is not None:
-            raise self.broken
+        for early in (True, False):
+            if self.broken is not None and self.early is early:
+                self.failures += 1
+                raise self.broken
+            if early and spec.import_cpus:
+                self.imported.append(spec.import_cpus)
+                wait_for_cores()
         self.labels.append(dict(spec.labels))
         container = FakeContainer(len(self.containers))
         if self.quick:
@@ -211,6 +216,17 @@ def test_an_engine_that_refuses_is_asked_for_no_other_cores(engine: FakeEngine, 
     engine.broken = EngineRefused("not supported")
     pool = make(1, spare=(2, 3), wait=False)
     eventually(lambda: not pool._spare_cpus)
+    engine.broken = None
+    eventually(lambda: pool.counts()["cpu0"] == 1)
+    assert engine.imported == [(2, 3)]
+
+
+def test_an_engine_that_lacks_the_image_is_asked_for_spare_cores_again(engine: FakeEngine, make: Make) -> None:
+    """Such a refusal says nothing of cores."""
+    engine.broken, engine.early = EngineRefused("no such image"), True
+    pool = make(1, spare=(2, 3), wait=False)
+    # The second start follows what the first failure has led to.
+    eventually(lambda: engine.failures > 1)
     engine.broken = None
     eventually(lambda: pool.counts()["cpu0"] == 1)
     assert engine.imported == [(2, 3)]
