@@ -190,15 +190,10 @@ class Benchmark:
             if not ranked and len(samples) >= stopping.max_runs:
                 # Those that are set aside have been checked, too.
                 stopped = "runs"
-            if (
-                stopped in ("interval", "enough")
-                and ranked
-                and (
-                    self._needs_more_calls(timed, samples, facts)
-                    or max(sample.copy_ns for sample in samples) > _LATE_SHARE * so_far.total_ns
-                )
-            ):
-                stopped = None
+            if ranked and stopped in ("interval", "enough"):
+                late_ns = max(sample.copy_ns for sample in samples)
+                if self._needs_more_calls(timed, samples, facts) or late_ns > _LATE_SHARE * so_far.total_ns:
+                    stopped = None
             if stopped is not None:
                 # Calls that were set aside because the device was slowed are made again, if there is time.
                 spans, before = throttle_filter.apply(spans), len(spans)
