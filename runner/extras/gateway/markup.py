@@ -123,8 +123,8 @@ class Source:
 @functools.lru_cache(_KEPT)
 def coloured(text: str, language: str, most_bytes: int) -> Source:
     """The beginning of a source: at most so many bytes of HTML, with classes for what style.css colours."""
-    given = "".join(text[:_CHARACTERS].splitlines(keepends=True)[:_LINES])
-    beginning = visible(given)
+    source = "".join(text[:_CHARACTERS].splitlines(keepends=True)[:_LINES])
+    beginning = visible(source)
     lexer = {"python": PythonLexer, "py": PythonLexer}.get(language, CppLexer)(ensurenl=False, stripnl=False)
     until_s = time.thread_time() + _COLOURING_S
     parts: list[str] = []
@@ -142,7 +142,7 @@ def coloured(text: str, language: str, most_bytes: int) -> Source:
         parts.append(part)
     rest = beginning[place:]
     last = sizes.cut(rest, max(most_bytes - used, 3))
-    whole = given == text and last.endswith("…") <= rest.endswith("…")
+    whole = source == text and last.endswith("…") <= rest.endswith("…")
     page = Markup("".join(parts)) + last  # noqa: S704 - escaped above
     page += "" if whole or last.endswith("…") else "…"
     return Source(
@@ -150,7 +150,7 @@ def coloured(text: str, language: str, most_bytes: int) -> Source:
         numbers="\n".join(map(str, range(1, len(page.splitlines()) + 1))),
         lines=len(text.splitlines()),
         whole=whole,
-        exact=whole and beginning == given.replace("\r\n", "\n"),
+        exact=whole and beginning == source.replace("\r\n", "\n"),
     )
 
 

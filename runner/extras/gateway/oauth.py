@@ -1,9 +1,9 @@
 """Login of people by GitHub and Discord: OAuth's authorisation code flow with state and PKCE.
 
 A login begins and ends in the same browser. State and PKCE's verifier lie in a cookie of that browser, one for each
-login that has begun there, and the provider's answer counts only with them. So no
-link logs a browser in, and none takes an account over. The gateway keeps nothing. popcorn-cli opens a fixed address of
-its own, so it cannot take part: `attach` gives its login to a person who is logged in.
+login that has begun there, and the provider's answer counts only with them. So no link logs a browser in, and none
+takes an account over. The gateway keeps nothing. popcorn-cli opens a fixed address of its own, so it cannot take part:
+`attach` gives its login to a person who is logged in.
 """
 
 from __future__ import annotations
@@ -174,15 +174,15 @@ def _chosen(request: Request) -> Provider:
 
 def _begun(request: Request, provider: Provider) -> tuple[str, str]:
     """PKCE's verifier and the next page, as this browser has kept them."""
-    given = request.query_params.get("state", "")
+    asked_state = request.query_params.get("state", "")
     try:
         kept = json.loads(
-            base64.urlsafe_b64decode(request.cookies[_cookie(given, secure=is_public_https(app_state(request)))])
+            base64.urlsafe_b64decode(request.cookies[_cookie(asked_state, secure=is_public_https(app_state(request)))])
         )
         name, state, verifier, next_page = (str(item) for item in kept)
     except (KeyError, ValueError, TypeError, RecursionError):
         name = state = verifier = next_page = ""
-    if not state or name != provider.name or not identity.same(given, state):
+    if not state or name != provider.name or not identity.same(asked_state, state):
         raise Refusal(400, "This browser has not begun this login, or too long ago. Begin at the page Log in.")
     return verifier, next_page
 
