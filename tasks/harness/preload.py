@@ -3,8 +3,8 @@
 It must not look at a device: no use of one survives a fork. Threads do not either; those that numpy's BLAS starts when
 it is imported are started again by the BLAS itself.
 
-Of the rest it imports what judges need of libraries, as a ranked submission has two of them, one after the other. Not
-numpy.random: its forks would draw the same numbers.
+The judge's modules, too: a ranked submission has two judges, one after the other. Nothing that it imports may draw
+random numbers meanwhile, as numpy.random does: its forks would have the same.
 """
 
 from __future__ import annotations
@@ -43,13 +43,9 @@ if _load_what_counts_cores():
     # All cores for the rest: containers that start at once would import torch on the same one.
     os.sched_setaffinity(0, _cores)
 
-import hmac  # noqa: E402, F401
-import secrets  # noqa: E402, F401
-import statistics  # noqa: E402, F401
+# First: the judge's modules choose how the threads of their own process wait.
+import torch  # noqa: E402, F401
 
-import numpy.typing as npt  # noqa: E402, F401
-
-import sandbox.protocol  # noqa: E402, F401
-import tasks.harness.shared.values  # noqa: E402, F401 it imports torch
+import tasks.harness.judge.main  # noqa: E402, F401
 
 os.sched_setaffinity(0, _cores)

@@ -144,7 +144,7 @@ HARNESS_IMPORTS = {
     "shared": {"shared"},
     "emulate": {"emulate"},
     # Runs before there is a judge or a worker.
-    "preload": {"shared"},
+    "preload": {"judge", "shared"},
 }
 #: The control process is a fork of the judge that runs the worker's code, with a kernel of the judge's own.
 RUNS_THE_WORKER = {"tasks/harness/judge/control.py": {"tasks.harness.worker.main"}}

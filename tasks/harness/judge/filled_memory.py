@@ -27,8 +27,6 @@ _UNWRITTEN = frozenset(
         _ATEN.resize_.default,
     }
 )
-#: Not zero, so that a task that reads memory before it writes it is noticed. Another one in each process.
-_BYTE = os.urandom(1)[0] | 1
 
 
 class FilledMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch lacks it
@@ -38,6 +36,8 @@ class FilledMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
         """`on_cpu`: fill memory of the CPU, too, for tests."""
         super().__init__()  # type: ignore[no-untyped-call]  # torch lacks it
         self._on_cpu = on_cpu
+        #: Not zero, so that a task that reads memory before it writes it is noticed.
+        self._byte = os.urandom(1)[0] | 1
 
     def __torch_dispatch__(
         self,
@@ -58,5 +58,5 @@ class FilledMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
             storage = tensor.untyped_storage()
             if storage.nbytes() > kept:
                 whole = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
-                whole[kept:].fill_(_BYTE)
+                whole[kept:].fill_(self._byte)
         return tensor

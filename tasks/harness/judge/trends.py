@@ -1,8 +1,8 @@
 """More about a series of timings than its summary: an interval of the mean, a drift, the share of outliers. Pure.
 
-numpy in float64, on the calling thread alone: a few milliseconds for a hundred samples. torch would use other threads,
-which are needed elsewhere. Without median, quantile and unique: they import numpy.ma, which takes ten times as long as
-all else here.
+numpy in float64, on the calling thread alone: a few milliseconds for a hundred samples. torch's arithmetic would use
+other threads, which are needed elsewhere. Without median, quantile and unique: they import numpy.ma, which takes ten
+times as long as all else here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
-from numpy.random import default_rng
+import torch
 
 from .stats import quantile
 
@@ -76,8 +76,9 @@ def _mean_interval(samples: _Samples) -> tuple[float, float]:
     squares = float((deviations**2).sum())
     if squares == 0:
         return mean, mean
-    picks = default_rng(0).integers(count, size=(RESAMPLES, count))
-    means = samples[picks].mean(axis=1)
+    # On this thread, as torch's generators are. The import of numpy's would draw random numbers (see `preload`).
+    picks = torch.randint(count, (RESAMPLES, count), generator=torch.Generator().manual_seed(0))
+    means = samples[picks.numpy()].mean(axis=1)
     below = float((means < mean).mean() + (means <= mean).mean()) / 2
     bias = _NORMAL.inv_cdf(min(max(below, 0.5 / RESAMPLES), 1 - 0.5 / RESAMPLES))
     # The jackknife's values of a mean differ from it by -deviation / (n - 1), a factor that cancels.

@@ -29,7 +29,11 @@ class Look:
 
 
 sys.meta_path.insert(0, Look)
+drawn, urandom = [], os.urandom
+os.urandom = lambda count: drawn.append(sys._getframe(1).f_globals["__name__"]) or urandom(count)
 import tasks.harness.preload
+os.urandom = urandom
+preloaded = sorted(name for name in sys.modules if name.startswith(("tasks.", "numpy.random")))
 import numpy
 import torch
 children = []
@@ -44,6 +48,8 @@ for _ in range(2):
 print(json.dumps({
     "cores": [before, sorted(os.sched_getaffinity(0))],
     "while torch is imported": beside,
+    "drawn": drawn,
+    "preloaded": preloaded,
     "threads": torch.get_num_threads(),
     "ends": [os.waitpid(child, 0)[1] for child in children],
     "spin": os.environ.get("GOMP_SPINCOUNT"),
@@ -83,3 +89,11 @@ def test_it_leaves_a_process_that_can_be_forked() -> None:
 def test_idle_threads_soon_sleep_unless_the_gpu_type_says_otherwise(env: dict[str, str], spin: str | None) -> None:
     """What an operator sets in the GPU type's environment is left alone."""
     assert _look(**env)["spin"] == spin
+
+
+def test_a_second_judge_of_a_container_imports_nothing_and_shares_no_random_numbers() -> None:
+    """Judge and worker are forks of one process: what it drew, a submission would know of its judge."""
+    found = _look()
+    assert "tasks.harness.judge.main" in found["preloaded"]  # type: ignore[operator]
+    assert not {"numpy.random", "tasks.harness.worker.main"} & set(found["preloaded"])  # type: ignore[call-overload]
+    assert [name for name in found["drawn"] if name.startswith("tasks.")] == []  # type: ignore[attr-defined]
