@@ -22,7 +22,7 @@ from runner.base.errors import ConfigError, DatabaseUnavailableError, Submission
 from runner.extras.queries import SHARED
 from runner.store import schema, session
 from runner.store.clean import fit
-from runner.store.connection import Row
+from runner.store.connection import FORGOTTEN, Row
 from runner.store.queries import Query
 
 _T = TypeVar("_T")
@@ -182,9 +182,13 @@ class AsyncStore:
 
 async def _rows(connection: _Connection, query: Query, values: Mapping[str, object]) -> Sequence[Row]:
     parameters = {key: fit(value) for key, value in values.items()}
-    async with asyncio.timeout(_ANSWER_S):
-        cursor = await connection.execute(query.sql, parameters)
-        return await cursor.fetchall() if cursor.description is not None else ()
+    try:
+        async with asyncio.timeout(_ANSWER_S), session.scope_async(connection, bounds=_BOUNDS):
+            cursor = await connection.execute(query.sql, parameters)
+            return await cursor.fetchall() if cursor.description is not None else ()
+    except FORGOTTEN:
+        await connection.close()
+        raise
 
 
 async def _payloads(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[str]:
@@ -194,7 +198,7 @@ async def _payloads(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[s
 
 def _passes(error: psycopg.Error) -> bool:
     """Whether the same statement may succeed later: an outage, or given up for another transaction's sake."""
-    if isinstance(error, (PoolTimeout, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)):
+    if isinstance(error, (PoolTimeout, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction, *FORGOTTEN)):
         return True
     # 54: a value exceeds a limit of the server, each time.
     return isinstance(error, psycopg.OperationalError) and not (error.sqlstate or "").startswith("54")

@@ -87,7 +87,7 @@ def _insistently(connection: psycopg.Connection[Row], *, roles: bool) -> Sequenc
     while True:
         left -= 1
         try:
-            with connection.transaction():
+            with session.scope(connection, bounds=_BOUNDS), connection.transaction():
                 return _migrate(connection, roles=roles)
         except _GIVEN_UP as error:
             if not left or (isinstance(error, psycopg.errors.UniqueViolation) and not _is_schema_race(error)):
@@ -167,7 +167,8 @@ def _build_indexes(address: str, connection: psycopg.Connection[Row]) -> None:
     """
     if not _missing_indexes(connection):
         return
-    rows(connection, QUERIES["index_settings"])
+    if not session.is_pooled(connection):
+        rows(connection, QUERIES["index_settings"])
     with _connect(address) as guard:
         guard.autocommit = False
         for _ in range(INDEX_TRIES):

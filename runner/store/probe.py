@@ -61,16 +61,15 @@ class DatabaseFacts:
 
 
 def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
-    """Look at a database; with `direct_host`, through a pooler in transaction mode.
+    """Look at a database; `direct_host`: the server itself, where `dsn` leads to a pooler in transaction mode.
 
     Raises:
         DatabaseUnavailableError: no connection, or it broke off, or the server takes no writes, or the user may not
             read the version.
         ConfigError: the address cannot be parsed.
     """
-    pooled = direct_host is not None
     try:
-        with _connect(dsn, pooled=pooled) as connection, session.scope(connection, bounds=BOUNDS, pooled=pooled):
+        with _connect(dsn) as connection, session.scope(connection, bounds=BOUNDS):
             server = connection.execute(QUERIES["server_facts"].sql).fetchone()
             row = (
                 connection.execute(QUERIES["applied_version"].sql).fetchone()
@@ -81,7 +80,7 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
             ours = version == schema.versions()[-1]
             who = connection.execute(QUERIES["login_facts"].sql).fetchone() if ours else None
             misread = tuple(session.misread(connection))
-        direct = _notifications_arrive(session.direct_address(dsn, direct_host), dsn, pooled=pooled)
+        direct = _notifications_arrive(session.direct_address(dsn, direct_host), dsn)
     except psycopg.Error as error:
         raise DatabaseUnavailableError(str(error).strip()) from error
     if server is None:
@@ -110,25 +109,24 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
     )
 
 
-def _connect(dsn: str, *, pooled: bool = False) -> psycopg.Connection[Row]:
+def _connect(dsn: str) -> psycopg.Connection[Row]:
     name = "kernel-runner check"
     address = session.conninfo(dsn, application_name=name, connect_timeout=_CONNECT_TIMEOUT_S, **WRITES)
     return session.connect(
         address,
         bounds=BOUNDS,
-        pooled=pooled,
         connection_class=psycopg.Connection[Row],
         row_factory=dict_row,
         prepare_threshold=None,
     )
 
 
-def _notifications_arrive(direct: str, dsn: str, *, pooled: bool) -> bool:
+def _notifications_arrive(direct: str, dsn: str) -> bool:
     """Call from a second session, as every submitter does, and see whether the first one hears it."""
     payload = secrets.token_hex(8)
     with _connect(direct) as connection:
         connection.execute(QUERIES["listen_check"].sql)
-        with _connect(dsn, pooled=pooled) as caller:
+        with _connect(dsn) as caller:
             caller.execute(QUERIES["notify_check"].sql, {"payload": payload})
         deadline = time.monotonic() + _NOTIFY_TIMEOUT_S
         while (left_s := deadline - time.monotonic()) > 0:

@@ -2,6 +2,10 @@
 -- A round trip that shows whether the database answers.
 SELECT 1 AS one
 
+-- name: backend
+-- The server's process that answers.
+SELECT pg_backend_pid()
+
 -- name: claim
 -- Takes jobs; returns the host's state, the server's time and each leaderboard's demand. Always returns a row.
 SELECT c.*, extract(epoch FROM now())::float8 AS now_s, d.timing, d.tolerance
