@@ -287,20 +287,39 @@ def test_a_standby_is_told_from_the_primary(database_url: str) -> None:
         migrate(url)
 
 
-def test_a_user_without_the_right_is_told_what_to_do(postgres_url: str) -> None:
-    """Roles need CREATEROLE: without it nothing is changed, and the sentence names the way out."""
-    name = "kernel_runner_test_plain"
+@pytest.mark.usefixtures("migrated_template")
+@pytest.mark.parametrize(
+    "before",
+    [
+        "SELECT 1",
+        "ALTER SCHEMA public OWNER TO CURRENT_USER; REVOKE ALL ON SCHEMA public FROM PUBLIC",
+        "DROP SCHEMA public",
+    ],
+)
+def test_an_owner_without_special_rights_migrates(postgres_url: str, before: str) -> None:
+    """The roles are there for another database, `public` is locked or gone, another login has tables beside ours."""
+    owner, other = "kernel_runner_test_plain", "kernel_runner_test_other"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE ROLE {name} LOGIN")
-        connection.execute(f"CREATE DATABASE {name} OWNER {name} TEMPLATE template0")
+        connection.execute(f"CREATE ROLE {owner} LOGIN; CREATE ROLE {other} LOGIN IN ROLE runner_frontend")
+        connection.execute(f"CREATE DATABASE {owner} OWNER {owner} TEMPLATE template0")
         try:
-            url = psycopg.conninfo.make_conninfo(postgres_url, dbname=name, user=name)
+            url, others = (
+                psycopg.conninfo.make_conninfo(postgres_url, dbname=owner, user=user) for user in (owner, other)
+            )
+            fetch(psycopg.conninfo.make_conninfo(postgres_url, dbname=owner), before)
             with pytest.raises(ConfigError, match=r"(?s)lacks a right .*--print-roles"):
-                migrate(url, roles=True)
+                migrate(others)
             assert migrate(url), "nothing had been applied"
+            fetch(url, f"GRANT USAGE, CREATE ON SCHEMA leaderboard TO {other}")
+            fetch(others, "CREATE TABLE leaderboard.of_a_website (id serial PRIMARY KEY)")
+            assert migrate(url, roles=True) == ()
+            with closing(BoardStore(url, application_name="test")) as store:
+                Bench(store=store, url=url).board()
+            with closing(BoardStore(others, application_name="test")) as store:
+                assert Bench(store=store, url=others).submit() == 1
         finally:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-            connection.execute(f"DROP ROLE {name}")
+            connection.execute(f"DROP DATABASE {owner} WITH (FORCE)")
+            connection.execute(f"DROP ROLE {owner}, {other}")
 
 
 def test_only_the_owner_may_execute_our_functions(database_url: str) -> None:

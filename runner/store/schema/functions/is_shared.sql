@@ -3,7 +3,9 @@
 CREATE OR REPLACE FUNCTION runner.is_shared() RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF to_regclass('public._yoyo_log') IS NULL OR NOT has_table_privilege('public._yoyo_log', 'SELECT') THEN
+    -- Without USAGE on the schema a name in it is an error. There may be no such schema.
+    IF has_schema_privilege(to_regnamespace('public'), 'USAGE') IS NOT TRUE
+        OR to_regclass('public._yoyo_log') IS NULL OR NOT has_table_privilege('public._yoyo_log', 'SELECT') THEN
         RETURN false;
     END IF;
     RETURN EXISTS (SELECT FROM public._yoyo_log l
