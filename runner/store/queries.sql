@@ -295,7 +295,8 @@ BEGIN
         END IF;
     END LOOP;
     FOREACH v_name IN ARRAY ARRAY['runner.job', 'leaderboard.submission_job_status', 'runner.share', 'runner.clock',
-                                  'runner.host', 'runner.gpu_type', 'runner.board', 'runner.final_score'] LOOP
+                                  'runner.host', 'runner.gpu_type', 'runner.board', 'runner.final_score',
+                                  'runner.score_mark', 'runner.applied'] LOOP
         IF to_regclass(v_name) IS NOT NULL THEN
             EXECUTE format('LOCK TABLE %s IN %s MODE', v_name,
                 CASE WHEN v_name LIKE 'runner.%' THEN 'ACCESS EXCLUSIVE' ELSE 'SHARE ROW EXCLUSIVE' END);
@@ -343,8 +344,8 @@ SELECT concat_ws(' ', a.files, a.objects) AS stored FROM runner.applied a
 
 -- name: store_applied
 -- The hashes that the next migration compares, in place of the last.
-WITH last AS (DELETE FROM runner.applied)
 INSERT INTO runner.applied (files, objects) VALUES (%(files)s, %(objects)s)
+ON CONFLICT (only_row) DO UPDATE SET files = EXCLUDED.files, objects = EXCLUDED.objects
 
 -- name: create_runner_schema
 -- Makes the schema of our objects; the table of versions is one of them.
