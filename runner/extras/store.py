@@ -22,7 +22,7 @@ from runner.base.errors import ConfigError, DatabaseUnavailableError, Submission
 from runner.extras.queries import SHARED
 from runner.store import schema, session
 from runner.store.clean import fit
-from runner.store.connection import FORGOTTEN, Row
+from runner.store.connection import BEHIND, FORGOTTEN, Row, is_behind
 from runner.store.queries import Query
 
 _T = TypeVar("_T")
@@ -171,6 +171,8 @@ class AsyncStore:
             except psycopg.Error as error:
                 if (error.sqlstate or "").startswith("KR"):
                     raise _refused(error) from error
+                if is_behind(error):
+                    raise DatabaseUnavailableError(f"PostgreSQL: {_reason(error)}{BEHIND}") from error
                 if not _passes(error):
                     raise
                 if time.monotonic() > until:

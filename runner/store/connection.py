@@ -3,7 +3,8 @@
 Called by the modules of `runner.store` only. Turns the driver's errors into ours; knows no table. What becomes of them:
 
     no connection, server away, starting, stopping, full, read-only   DatabaseUnavailableError; the connection is closed
-    a lock or statement timeout, no schema, no right                  DatabaseUnavailableError
+    a lock or statement timeout, no schema, no right, a sequence      DatabaseUnavailableError
+      that is behind its table
     deadlock, serialization failure, a prepared statement is gone     run again a few times, then as above
     one of our functions refuses (SQLSTATE class KR)                  SubmissionError or NotFoundError
     anything else, e.g. a value PostgreSQL does not take              the driver's own error: a bug or a bad value
@@ -75,15 +76,32 @@ FORGOTTEN: Final = (
 #: Where PostgreSQL gives up a commit that would notify, because its queue of notifications has just been filled. Tried
 #: again, it does not notify (`tell.sql`).
 _NOTIFIES: Final = "PreCommit_Notify"
+#: What to do if `is_behind`.
+BEHIND: Final = "; a sequence is behind its table, as logical replication leaves it (run `kernel-runner migrate`)"
 #: The class of the SQLSTATEs our functions raise.
 _OURS: Final = "KR"
 _UNKNOWN_SUBMISSION: Final = "KR015"
-#: What a statement of ours meets on a database that was never migrated, or by another release.
-_ELSEWHERE: Final = (
-    psycopg.errors.UndefinedTable,
-    psycopg.errors.UndefinedColumn,
-    psycopg.errors.UndefinedFunction,
-    psycopg.errors.InvalidSchemaName,
+#: What a statement of ours meets, and what to do then.
+_REMEDIES: Final = (
+    (
+        (
+            psycopg.errors.UndefinedTable,
+            psycopg.errors.UndefinedColumn,
+            psycopg.errors.UndefinedFunction,
+            psycopg.errors.InvalidSchemaName,
+        ),
+        (
+            "; this database is not migrated, or by another release of kernel-runner (run `kernel-runner migrate`, or "
+            "correct DATABASE_URL)"
+        ),
+    ),
+    (
+        psycopg.errors.InsufficientPrivilege,
+        (
+            "; the database user lacks a right (grant it runner_daemon, runner_frontend or runner_operator, see "
+            "`kernel-runner migrate --roles`; or set DATABASE_URL to a login that has the role)"
+        ),
+    ),
 )
 
 
@@ -310,6 +328,11 @@ def _insistently(action: Callable[[], _T]) -> _T:
     return action()
 
 
+def is_behind(error: psycopg.Error) -> bool:
+    """Whether a sequence gave a number that its table has already; each try takes the next one."""
+    return isinstance(error, psycopg.errors.UniqueViolation) and (error.diag.constraint_name or "").endswith("_pkey")
+
+
 def _is_outage(error: psycopg.Error) -> bool:
     """Whether the server cannot be worked with now, so that the connection is worth nothing."""
     # Read-only: a failover is under way, or the server's disk is full.
@@ -326,19 +349,9 @@ def _translated(error: psycopg.Error, *, broken: bool) -> Exception:
         return _refusal(error)
     if isinstance(error, (*_SACRIFICED, *FORGOTTEN)) or error.diag.source_function == _NOTIFIES:
         return _SacrificedError(f"PostgreSQL: {reason}, at each of {TRIES} tries")
-    if isinstance(error, _ELSEWHERE):
-        return DatabaseUnavailableError(
-            f"PostgreSQL: {reason}; this database is not migrated, or by another release of kernel-runner "
-            "(run `kernel-runner migrate`, or correct DATABASE_URL)"
-        )
-    if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return DatabaseUnavailableError(
-            f"PostgreSQL: {reason}; the database user lacks a right "
-            "(grant it runner_daemon, runner_frontend or runner_operator, see `kernel-runner migrate --roles`; or set "
-            "DATABASE_URL to a login that has the role)"
-        )
-    if broken or _is_outage(error) or isinstance(error, _TIMEOUTS):
-        return DatabaseUnavailableError(f"PostgreSQL: {reason}")
+    remedy = BEHIND if is_behind(error) else next((text for kinds, text in _REMEDIES if isinstance(error, kinds)), "")
+    if broken or remedy or _is_outage(error) or isinstance(error, _TIMEOUTS):
+        return DatabaseUnavailableError(f"PostgreSQL: {reason}{remedy}")
     return error
 
 

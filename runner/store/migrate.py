@@ -51,6 +51,8 @@ _BEFORE: Final = {"0004_one_slot_per_device": "DROP VIEW runner.status;\n"}
 def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
     """Make the tables or apply the migrations that are missing, then all functions and views; then build indexes.
 
+    Sequences that are behind their tables, as logical replication leaves them, are put to the last number there.
+
     Functions and views are left alone where these files were applied last and no one has changed any of them. Indexes
     that are there are left alone too.
 
@@ -70,6 +72,7 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
     address = session.conninfo(dsn, application_name=_APPLICATION_NAME, connect_timeout="10")
     with _translated(), _connect(address) as connection:
         applied = _insistently(connection, roles=roles)
+        rows(connection, QUERIES["raise_sequences"])
         _build_indexes(address, connection)
         while _one(connection, QUERIES["keep_scores"], {"limit": _SCORES_AT_ONCE})["more"]:
             pass

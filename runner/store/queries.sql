@@ -305,6 +305,28 @@ BEGIN
 END
 $$
 
+-- name: raise_sequences
+-- Puts each sequence that is behind its table to the last number there.
+DO $$
+DECLARE
+    v_of record;
+BEGIN
+    FOR v_of IN
+        SELECT s.oid::regclass AS sequence, c.oid::regclass AS name, a.attname
+        FROM pg_catalog.pg_class s
+        JOIN pg_catalog.pg_depend d ON d.objid = s.oid AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
+        JOIN pg_catalog.pg_class c ON c.oid = d.refobjid
+            AND c.relnamespace IN (to_regnamespace('leaderboard'), to_regnamespace('runner'))
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.refobjsubid
+        WHERE s.relkind = 'S' AND pg_has_role(s.relowner, 'USAGE') AND pg_has_role(c.relowner, 'USAGE')
+    LOOP
+        EXECUTE format('SELECT setval(%L, t.last) FROM (SELECT max(%I) AS last FROM %s) AS t, %s AS s
+            WHERE t.last >= s.last_value + s.is_called::integer',
+            v_of.sequence, v_of.attname, v_of.name, v_of.sequence);
+    END LOOP;
+END
+$$
+
 -- name: index_settings
 -- For one connection that builds indexes. Each waits for the transactions that are open, but not without end.
 SELECT set_config('lock_timeout', '60s', false), set_config('statement_timeout', '0', false)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,12 @@ from psycopg import sql
 from psycopg.rows import tuple_row
 
 from runner.base.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
-from runner.base.model import GroupJob
+from runner.base.model import GroupJob, Verdict
 from runner.extras.boards.store import BoardStore
 from runner.store import migrate, queries, roles_sql, schema
 from runner.store.probe import probe
 from runner.store.queries import QUERIES
-from tests.integration.store.conftest import Bench, ranked
+from tests.integration.store.conftest import Bench, ranked, result, run_record
 from tests.integration.store.test_batches import found
 from tests.integration.store.test_schema import inventory
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -320,6 +321,28 @@ def test_an_owner_without_special_rights_migrates(postgres_url: str, before: str
         finally:
             connection.execute(f"DROP DATABASE {owner} WITH (FORCE)")
             connection.execute(f"DROP ROLE {owner}, {other}")
+
+
+def test_sequences_that_are_behind_their_tables_are_raised(database_url: str) -> None:
+    """Logical replication leaves them so. Until then nothing is lost: the database counts as away."""
+    restart = """SELECT format('ALTER SEQUENCE %s RESTART', oid::regclass) FROM pg_class
+        WHERE relkind = 'S' AND relnamespace IN ('runner'::regnamespace, 'leaderboard'::regnamespace)"""
+    done = result(Verdict.ACCEPTED, run_record())
+    with closing(BoardStore(database_url, application_name="test")) as store:
+        bench = Bench(store=store, url=database_url)
+        bench.board()
+        jobs = [bench.claim_of(bench.submit(user_id=user, code=user.encode())) for user in ("a", "b")]
+        store.complete(jobs[0], done)
+        for (statement,) in fetch(database_url, restart):
+            fetch(database_url, statement)
+        for call in (partial(bench.submit, code=b"c"), partial(store.complete, jobs[1], done)):
+            with pytest.raises(DatabaseUnavailableError, match=r"behind its table, .*kernel-runner migrate"):
+                call()
+        assert migrate(database_url) == ()
+        assert store.complete(jobs[1], done).submission_done
+        assert bench.submit(code=b"c") == 3
+        assert migrate(database_url) == ()
+        assert bench.submit(code=b"d") == 4
 
 
 def test_only_the_owner_may_execute_our_functions(database_url: str) -> None:
