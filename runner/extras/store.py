@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg.rows import dict_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from runner.base.errors import ConfigError, DatabaseUnavailableError, SubmissionError
@@ -82,8 +81,6 @@ class AsyncStore:
         self._pool = session.pool(
             self._address,
             bounds=_BOUNDS,
-            connection_class=psycopg.AsyncConnection[Row],
-            kwargs={"row_factory": dict_row},
             min_size=1,
             max_size=connections,
             timeout=5.0,
@@ -147,9 +144,7 @@ class AsyncStore:
     async def listening(self) -> AsyncIterator[AsyncIterator[str]]:
         """The payloads of events, as they come. Leaves with `DatabaseUnavailableError` when the connection breaks."""
         try:
-            connection = await session.connect_async(
-                self._address, bounds=_BOUNDS, connection_class=psycopg.AsyncConnection[Any]
-            )
+            connection = await session.connect_async(self._address, bounds=_BOUNDS)
         except psycopg.Error as error:
             raise DatabaseUnavailableError(f"PostgreSQL: {error}") from error
         try:

@@ -203,7 +203,9 @@ class Link:
             SubmissionError: one of our functions refused.
             NotFoundError: one of our functions knows no such submission.
         """
-        connection = self._connected(answer_s)
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect(answer_s)
+        connection = self._connection
         connection.answer_s = answer_s
         connection.waiting = self._waiting
         try:
@@ -268,11 +270,6 @@ class Link:
                     raise
 
         return _insistently(once)
-
-    def _connected(self, answer_s: float | None) -> _Connection:
-        if self._connection is None or self._connection.closed:
-            self._connection = self._connect(answer_s)
-        return self._connection
 
     def _connect(self, answer_s: float | None) -> _Connection:
         address = self._address if answer_s is None else _bounded(self._address, answer_s)

@@ -108,6 +108,11 @@ def _translated() -> Iterator[None]:
     """Raise the project's errors for what an operator can mend."""
     try:
         yield
+    except psycopg.errors.LockNotAvailable as error:
+        raise DatabaseUnavailableError(
+            f"cannot migrate: another session keeps a lock, as a backup does ({error}); nothing was changed. Wait for "
+            "it or end it (pg_stat_activity.xact_start), and migrate again"
+        ) from error
     except psycopg.OperationalError as error:
         raise DatabaseUnavailableError(f"cannot migrate: {error}") from error
     except psycopg.errors.ReadOnlySqlTransaction as error:

@@ -16,7 +16,8 @@ from psycopg.rows import dict_row
 
 from runner.base.errors import DatabaseUnavailableError
 from runner.store import schema, session
-from runner.store.connection import BOUNDS, WRITES, Row
+from runner.store.base import expect
+from runner.store.connection import BOUNDS, WRITES, Row, row
 from runner.store.queries import QUERIES
 
 _CONNECT_TIMEOUT_S = "10"
@@ -70,42 +71,25 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
     """
     try:
         with _connect(dsn) as connection, session.scope(connection, bounds=BOUNDS):
-            server = connection.execute(QUERIES["server_facts"].sql).fetchone()
-            row = (
-                connection.execute(QUERIES["applied_version"].sql).fetchone()
-                if server and server["has_versions"]
-                else None
-            )
-            version: str | None = None if row is None else row["version"]
-            ours = version == schema.versions()[-1]
-            who = connection.execute(QUERIES["login_facts"].sql).fetchone() if ours else None
+            server = expect(row(connection, QUERIES["server_facts"]))
+            applied = row(connection, QUERIES["applied_version"]) if server["has_versions"] else None
+            version: str | None = None if applied is None else applied["version"]
+            who = row(connection, QUERIES["login_facts"]) if version == schema.versions()[-1] else None
             misread = tuple(session.misread(connection))
         direct = _notifications_arrive(session.direct_address(dsn, direct_host), dsn)
     except psycopg.Error as error:
         raise DatabaseUnavailableError(str(error).strip()) from error
-    if server is None:
-        raise DatabaseUnavailableError("the server answered nothing")
     versions = schema.versions()
-    applied = versions.index(version) + 1 if version in versions else 0
+    known = versions.index(version) + 1 if version in versions else 0
     newer = version is not None and version > versions[-1]
     return DatabaseFacts(
-        server_version=server["version"],
-        database=server["database"],
         version=version,
-        pending=() if newer else tuple(versions[applied:]),
+        pending=() if newer else tuple(versions[known:]),
         newer=newer,
         direct=direct,
         misread=misread,
-        connections=server["connections"],
-        connected=server["connected"],
-        database_limit=server["database_limit"],
-        login_limit=server["login_limit"],
-        write_open_s=server["write_open_s"],
-        transactions_since_write=server["transactions_since_write"],
-        all_hosts=None if who is None else who["all_hosts"],
-        login=None if who is None else who["login"],
-        owner=who is not None and who["owner"],
-        hosts=() if who is None else tuple(who["hosts"]),
+        **{name: value for name, value in server.items() if name != "has_versions"},
+        **({} if who is None else {**who, "hosts": tuple(who["hosts"])}),
     )
 
 

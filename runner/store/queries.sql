@@ -197,7 +197,7 @@ SELECT now() + %(span)s::text::interval AS moment
 -- name: server_facts
 -- The server's version, its connections and the limits of them, the database's name, and whether migrations have
 -- recorded a version.
-SELECT current_setting('server_version') AS version, current_database()::text AS database,
+SELECT current_setting('server_version') AS server_version, current_database()::text AS database,
        (SELECT nullif(d.datconnlimit, -1) FROM pg_catalog.pg_database d
         WHERE d.datname = current_database() AND NOT r.rolsuper) AS database_limit,
        CASE WHEN NOT r.rolsuper THEN nullif(r.rolconnlimit, -1) END AS login_limit,

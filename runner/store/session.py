@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import psycopg
 from psycopg.adapt import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import scalar_row
+from psycopg.rows import dict_row, scalar_row
 from psycopg.types.json import set_json_loads
 
 from runner.base.database_address import fault, is_clear
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool
 
 _C = TypeVar("_C", bound=psycopg.Connection[Any])
-_A = TypeVar("_A", bound=psycopg.AsyncConnection[Any])
 
 #: The driver and our statements rely on these, whatever else is set; as the server shows them.
 WIRE: Final[Mapping[str, str]] = {
@@ -217,9 +216,9 @@ def scope(connection: psycopg.Connection[Any], *, bounds: Mapping[str, str]) -> 
         yield
 
 
-async def connect_async(address: str, *, bounds: Mapping[str, str], connection_class: type[_A]) -> _A:
+async def connect_async(address: str, *, bounds: Mapping[str, str]) -> psycopg.AsyncConnection[Any]:
     """As `connect`, for coroutines."""
-    connection = await connection_class.connect(address, autocommit=True)
+    connection = await psycopg.AsyncConnection.connect(address, autocommit=True)
     try:
         await _set_up(connection, bounds)
     except BaseException:
@@ -253,17 +252,15 @@ def pool(
     address: str,
     *,
     bounds: Mapping[str, str],
-    connection_class: type[_A],
-    kwargs: Mapping[str, Any],
     **named: Any,  # noqa: ANN401 - the pool's own
-) -> AsyncConnectionPool[_A]:
+) -> AsyncConnectionPool[psycopg.AsyncConnection[dict[str, Any]]]:
     """A pool of such connections, for coroutines; not open yet."""
     from psycopg_pool import AsyncConnectionPool
 
     return AsyncConnectionPool(
         address,
-        connection_class=connection_class,
-        kwargs={**kwargs, "autocommit": True},
+        connection_class=psycopg.AsyncConnection[dict[str, Any]],
+        kwargs={"autocommit": True, "row_factory": dict_row},
         configure=lambda connection: _set_up(connection, bounds),
         open=False,
         **named,
@@ -272,8 +269,8 @@ def pool(
 
 def misread(connection: psycopg.Connection[Any]) -> Sequence[str]:
     """The settings of a session that are not as `WIRE` says, as sentences."""
-    shown = connection.execute(QUERIES["session_settings"].sql, {"names": list(WIRE)}).fetchone()
-    values: Mapping[str, str] = (shown["values"] if isinstance(shown, Mapping) else shown[0]) if shown else {}
+    asked = connection.cursor(row_factory=scalar_row).execute(QUERIES["session_settings"].sql, {"names": list(WIRE)})
+    values: Mapping[str, str] = asked.fetchone() or {}
     return [f"{name} is {value!r}, expected {WIRE[name]!r}" for name, value in values.items() if value != WIRE[name]]
 
 

@@ -181,6 +181,16 @@ def test_no_login_can_stop_a_migration(database_url: str, monkeypatch: pytest.Mo
                     other.execute(query.sql)
 
 
+def test_a_backup_keeps_a_migration_from_its_locks(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told what to do; nothing is changed."""
+    monkeypatch.setattr(sys.modules["runner.store.migrate"], "TRIES", 1)
+    fetch(database_url, "UPDATE runner.migration SET version_num = '0015_one_rule_one_bot'")
+    with psycopg.connect(database_url) as backup:
+        backup.execute("LOCK TABLE runner.job IN ACCESS SHARE MODE")
+        with pytest.raises(DatabaseUnavailableError, match=r"(?s)as a backup does .*nothing was changed"):
+            migrate(database_url)
+
+
 def test_indexes_are_built_by_one_at_a_time(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two at once would wait for each other; the second says who is in the way."""
     monkeypatch.setattr(sys.modules["runner.store.migrate"], "INDEX_TRIES", 1)
