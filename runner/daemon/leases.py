@@ -142,7 +142,7 @@ class LeaseKeeper:
         A lease lasts several heartbeats from its claim. A run that is shorter than one costs no heartbeat and no
         connection.
         """
-        store: QueueStore | None = None
+        store = self._store_factory()
         backoff = Backoff(cap_s=self._config.heartbeat_s)
         log_limit = LogRateLimit()
         logged = False
@@ -156,16 +156,13 @@ class LeaseKeeper:
                 self._abandon_stuck()
                 pause_s = self._config.heartbeat_s
                 if not self.held():
-                    if store is not None:
-                        store.close()
-                        store = None
+                    store.close()
                     if logged:
                         # The next failure may be hours away and part of another outage: log that one again.
                         _log.info("heartbeat_not_needed")
                         logged = False
                     backoff.reset()
                     continue
-                store = store or self._store_factory()
                 try:
                     self._send_heartbeat(store)
                 except InfrastructureError as error:
@@ -180,8 +177,7 @@ class LeaseKeeper:
                     logged = False
                 backoff.reset()
         finally:
-            if store is not None:
-                store.close()
+            store.close()
 
     def _wait_for_next_beat(self, pause_s: float) -> None:
         """Wait for the next heartbeat or a nudge; warn when the process stood still for longer than a lease."""

@@ -68,16 +68,12 @@ class SlotWorker:
         self._signer = signer
         self._signals = signals
         self._inbox: queue.SimpleQueue[Lease | None] = queue.SimpleQueue()
-        self._busy = False
-
-    @property
-    def busy(self) -> bool:
-        """Whether it has a job whose outcome is not submitted, or whose container is not gone."""
-        return self._busy
+        #: It has a job whose outcome is not submitted, or whose container is not gone.
+        self.busy = False
 
     def give(self, lease: Lease) -> None:
         """Take a claimed job; only for a worker that is not busy."""
-        self._busy = True
+        self.busy = True
         self._inbox.put(lease)
 
     def nudge(self) -> None:
@@ -99,7 +95,7 @@ class SlotWorker:
             finally:
                 # Has no effect when the writer holds the lease now.
                 self._keeper.drop(lease)
-                self._busy = False
+                self.busy = False
                 self._signals.wake.set()
 
     def _work(self, lease: Lease) -> None:

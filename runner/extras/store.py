@@ -15,14 +15,13 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg.rows import dict_row
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from runner.base.errors import ConfigError, DatabaseUnavailableError, SubmissionError
 from runner.extras.queries import SHARED
 from runner.store import schema, session
 from runner.store.clean import fit
-from runner.store.connection import Row
+from runner.store.connection import BEHIND, FORGOTTEN, Row, is_behind
 from runner.store.queries import Query
 
 _T = TypeVar("_T")
@@ -82,8 +81,6 @@ class AsyncStore:
         self._pool = session.pool(
             self._address,
             bounds=_BOUNDS,
-            connection_class=psycopg.AsyncConnection[Row],
-            kwargs={"row_factory": dict_row},
             min_size=1,
             max_size=connections,
             timeout=5.0,
@@ -147,9 +144,7 @@ class AsyncStore:
     async def listening(self) -> AsyncIterator[AsyncIterator[str]]:
         """The payloads of events, as they come. Leaves with `DatabaseUnavailableError` when the connection breaks."""
         try:
-            connection = await session.connect_async(
-                self._address, bounds=_BOUNDS, connection_class=psycopg.AsyncConnection[Any]
-            )
+            connection = await session.connect_async(self._address, bounds=_BOUNDS)
         except psycopg.Error as error:
             raise DatabaseUnavailableError(f"PostgreSQL: {error}") from error
         try:
@@ -171,6 +166,8 @@ class AsyncStore:
             except psycopg.Error as error:
                 if (error.sqlstate or "").startswith("KR"):
                     raise _refused(error) from error
+                if is_behind(error):
+                    raise DatabaseUnavailableError(f"PostgreSQL: {_reason(error)}{BEHIND}") from error
                 if not _passes(error):
                     raise
                 if time.monotonic() > until:
@@ -182,9 +179,13 @@ class AsyncStore:
 
 async def _rows(connection: _Connection, query: Query, values: Mapping[str, object]) -> Sequence[Row]:
     parameters = {key: fit(value) for key, value in values.items()}
-    async with asyncio.timeout(_ANSWER_S):
-        cursor = await connection.execute(query.sql, parameters)
-        return await cursor.fetchall() if cursor.description is not None else ()
+    try:
+        async with asyncio.timeout(_ANSWER_S), session.scope_async(connection, bounds=_BOUNDS):
+            cursor = await connection.execute(query.sql, parameters)
+            return await cursor.fetchall() if cursor.description is not None else ()
+    except FORGOTTEN:
+        await connection.close()
+        raise
 
 
 async def _payloads(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[str]:
@@ -194,7 +195,7 @@ async def _payloads(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[s
 
 def _passes(error: psycopg.Error) -> bool:
     """Whether the same statement may succeed later: an outage, or given up for another transaction's sake."""
-    if isinstance(error, (PoolTimeout, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)):
+    if isinstance(error, (PoolTimeout, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction, *FORGOTTEN)):
         return True
     # 54: a value exceeds a limit of the server, each time.
     return isinstance(error, psycopg.OperationalError) and not (error.sqlstate or "").startswith("54")

@@ -42,10 +42,9 @@ class Base:
 
         `direct_host`: the server itself, where `dsn` leads to a pooler in transaction mode.
         """
-        pooled = direct_host is not None
-        self._link = Link(dsn, application_name=application_name, writes=writes, waiting=waiting, pooled=pooled)
+        self._link = Link(dsn, application_name=application_name, writes=writes, waiting=waiting)
         direct = direct_address(dsn, direct_host)
-        self._listener = Link(direct, application_name=f"{application_name} listen", writes=writes)
+        self._listener = Link(direct, application_name=f"{application_name} listen", writes=writes, bare=True)
 
     def close(self) -> None:
         """Close the connections; using the store again opens new ones."""

@@ -3,8 +3,9 @@
 Called by the modules of `runner.store` only. Turns the driver's errors into ours; knows no table. What becomes of them:
 
     no connection, server away, starting, stopping, full, read-only   DatabaseUnavailableError; the connection is closed
-    a lock or statement timeout, no schema, no right                  DatabaseUnavailableError
-    deadlock, serialization failure                                   run again a few times, then as above
+    a lock or statement timeout, no schema, no right, a sequence      DatabaseUnavailableError
+      that is behind its table
+    deadlock, serialization failure, a prepared statement is gone     run again a few times, then as above
     one of our functions refuses (SQLSTATE class KR)                  SubmissionError or NotFoundError
     anything else, e.g. a value PostgreSQL does not take              the driver's own error: a bug or a bad value
 """
@@ -17,7 +18,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -66,18 +67,41 @@ _LIMITS: Final = "54"
 #: Server errors after which another connection would do no better, so that this one is kept.
 _TIMEOUTS: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 _SACRIFICED: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+#: A statement that was prepared is there no longer, or returns something else since a migration. It was not executed.
+FORGOTTEN: Final = (
+    psycopg.errors.InvalidSqlStatementName,
+    psycopg.errors.DuplicatePreparedStatement,
+    psycopg.errors.FeatureNotSupported,
+)
 #: Where PostgreSQL gives up a commit that would notify, because its queue of notifications has just been filled. Tried
 #: again, it does not notify (`tell.sql`).
 _NOTIFIES: Final = "PreCommit_Notify"
+#: What to do if `is_behind`.
+BEHIND: Final = "; a sequence is behind its table, as logical replication leaves it (run `kernel-runner migrate`)"
 #: The class of the SQLSTATEs our functions raise.
 _OURS: Final = "KR"
 _UNKNOWN_SUBMISSION: Final = "KR015"
-#: What a statement of ours meets on a database that was never migrated, or by another release.
-_ELSEWHERE: Final = (
-    psycopg.errors.UndefinedTable,
-    psycopg.errors.UndefinedColumn,
-    psycopg.errors.UndefinedFunction,
-    psycopg.errors.InvalidSchemaName,
+#: What a statement of ours meets, and what to do then.
+_REMEDIES: Final = (
+    (
+        (
+            psycopg.errors.UndefinedTable,
+            psycopg.errors.UndefinedColumn,
+            psycopg.errors.UndefinedFunction,
+            psycopg.errors.InvalidSchemaName,
+        ),
+        (
+            "; this database is not migrated, or by another release of kernel-runner (run `kernel-runner migrate`, or "
+            "correct DATABASE_URL)"
+        ),
+    ),
+    (
+        psycopg.errors.InsufficientPrivilege,
+        (
+            "; the database user lacks a right (grant it runner_daemon, runner_frontend or runner_operator, see "
+            "`kernel-runner migrate --roles`; or set DATABASE_URL to a login that has the role)"
+        ),
+    ),
 )
 
 
@@ -142,8 +166,8 @@ class Link:
 
     With `writes` a server that takes none counts as away, unless the connection string names `target_session_attrs`.
 
-    A `pooled` one leads to a pooler in transaction mode. Another session may serve each transaction, so it prepares no
-    statements, and each `open` block is one transaction that begins with our settings.
+    Through a pooler each `open` block is one transaction that begins with our settings, unless it is `bare`: then who
+    uses it begins transactions, or listens.
     """
 
     def __init__(
@@ -153,9 +177,9 @@ class Link:
         application_name: str,
         writes: bool = False,
         waiting: Callable[[float], object] | None = None,
-        pooled: bool = False,
+        bare: bool = False,
     ) -> None:
-        self._pooled = pooled
+        self._bare = bare
         defaults = {**_TRANSPORT, **WRITES} if writes else _TRANSPORT
         self._address = session.conninfo(dsn, application_name=application_name, **defaults)
         self._waiting = waiting
@@ -179,11 +203,13 @@ class Link:
             SubmissionError: one of our functions refused.
             NotFoundError: one of our functions knows no such submission.
         """
-        connection = self._connected(answer_s)
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect(answer_s)
+        connection = self._connection
         connection.answer_s = answer_s
         connection.waiting = self._waiting
         try:
-            with session.scope(connection, bounds=BOUNDS, pooled=self._pooled):
+            with nullcontext() if self._bare else session.scope(connection, bounds=BOUNDS):
                 yield connection
         except psycopg.Error as error:
             translated = _translated(error, broken=connection.closed)
@@ -245,11 +271,6 @@ class Link:
 
         return _insistently(once)
 
-    def _connected(self, answer_s: float | None) -> _Connection:
-        if self._connection is None or self._connection.closed:
-            self._connection = self._connect(answer_s)
-        return self._connection
-
     def _connect(self, answer_s: float | None) -> _Connection:
         address = self._address if answer_s is None else _bounded(self._address, answer_s)
         if self._waiting is not None:
@@ -262,7 +283,6 @@ class Link:
             connection = session.connect(
                 address,
                 bounds=BOUNDS,
-                pooled=self._pooled,
                 connection_class=_Connection,
                 opened=opened,
                 row_factory=dict_row,
@@ -305,10 +325,15 @@ def _insistently(action: Callable[[], _T]) -> _T:
     return action()
 
 
+def is_behind(error: psycopg.Error) -> bool:
+    """Whether a sequence gave a number that its table has already; each try takes the next one."""
+    return isinstance(error, psycopg.errors.UniqueViolation) and (error.diag.constraint_name or "").endswith("_pkey")
+
+
 def _is_outage(error: psycopg.Error) -> bool:
     """Whether the server cannot be worked with now, so that the connection is worth nothing."""
     # Read-only: a failover is under way, or the server's disk is full.
-    if isinstance(error, (psycopg.errors.ReadOnlySqlTransaction, psycopg.InterfaceError)):
+    if isinstance(error, (psycopg.errors.ReadOnlySqlTransaction, psycopg.InterfaceError, *FORGOTTEN)):
         return True
     survives = isinstance(error, (*_TIMEOUTS, *_SACRIFICED)) or (error.sqlstate or "").startswith(_LIMITS)
     return isinstance(error, psycopg.OperationalError) and not survives
@@ -319,21 +344,11 @@ def _translated(error: psycopg.Error, *, broken: bool) -> Exception:
     reason = error.diag.message_primary or str(error).strip() or type(error).__name__
     if (error.sqlstate or "").startswith(_OURS):
         return _refusal(error)
-    if isinstance(error, _SACRIFICED) or error.diag.source_function == _NOTIFIES:
+    if isinstance(error, (*_SACRIFICED, *FORGOTTEN)) or error.diag.source_function == _NOTIFIES:
         return _SacrificedError(f"PostgreSQL: {reason}, at each of {TRIES} tries")
-    if isinstance(error, _ELSEWHERE):
-        return DatabaseUnavailableError(
-            f"PostgreSQL: {reason}; this database is not migrated, or by another release of kernel-runner "
-            "(run `kernel-runner migrate`, or correct DATABASE_URL)"
-        )
-    if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return DatabaseUnavailableError(
-            f"PostgreSQL: {reason}; the database user lacks a right "
-            "(grant it runner_daemon, runner_frontend or runner_operator, see `kernel-runner migrate --roles`; or set "
-            "DATABASE_URL to a login that has the role)"
-        )
-    if broken or _is_outage(error) or isinstance(error, _TIMEOUTS):
-        return DatabaseUnavailableError(f"PostgreSQL: {reason}")
+    remedy = BEHIND if is_behind(error) else next((text for kinds, text in _REMEDIES if isinstance(error, kinds)), "")
+    if broken or remedy or _is_outage(error) or isinstance(error, _TIMEOUTS):
+        return DatabaseUnavailableError(f"PostgreSQL: {reason}{remedy}")
     return error
 
 

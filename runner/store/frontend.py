@@ -44,19 +44,7 @@ class Frontend(Base):
     ) -> int:
         """Store a submission and its jobs; returns the submission's id.
 
-        Args:
-            leaderboard: None leaves it to the file.
-            user_id: whose it is.
-            file_name: without a path.
-            code: the file, UTF-8.
-            mode: a word of `Mode`.
-            gpu_types: None leaves them to the file.
-            user_name: None changes nothing.
-            priority: higher goes first.
-            idempotency_key: the same one returns the same id.
-            start_at: not begun earlier.
-            expires_at: cancelled if no host has begun it by then.
-            options: of a profile, see `runner.check_options`; None: the defaults.
+        The arguments are those of `runner.submit` (docs/frontends.md).
 
         Raises:
             SubmissionError: refused; the message is for its author.

@@ -51,6 +51,8 @@ _BEFORE: Final = {"0004_one_slot_per_device": "DROP VIEW runner.status;\n"}
 def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
     """Make the tables or apply the migrations that are missing, then all functions and views; then build indexes.
 
+    Sequences that are behind their tables, as logical replication leaves them, are put to the last number there.
+
     Functions and views are left alone where these files were applied last and no one has changed any of them. Indexes
     that are there are left alone too.
 
@@ -70,6 +72,7 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
     address = session.conninfo(dsn, application_name=_APPLICATION_NAME, connect_timeout="10")
     with _translated(), _connect(address) as connection:
         applied = _insistently(connection, roles=roles)
+        rows(connection, QUERIES["raise_sequences"])
         _build_indexes(address, connection)
         while _one(connection, QUERIES["keep_scores"], {"limit": _SCORES_AT_ONCE})["more"]:
             pass
@@ -87,7 +90,7 @@ def _insistently(connection: psycopg.Connection[Row], *, roles: bool) -> Sequenc
     while True:
         left -= 1
         try:
-            with connection.transaction():
+            with session.scope(connection, bounds=_BOUNDS), connection.transaction():
                 return _migrate(connection, roles=roles)
         except _GIVEN_UP as error:
             if not left or (isinstance(error, psycopg.errors.UniqueViolation) and not _is_schema_race(error)):
@@ -105,6 +108,11 @@ def _translated() -> Iterator[None]:
     """Raise the project's errors for what an operator can mend."""
     try:
         yield
+    except psycopg.errors.LockNotAvailable as error:
+        raise DatabaseUnavailableError(
+            f"cannot migrate: another session keeps a lock, as a backup does ({error}); nothing was changed. Wait for "
+            "it or end it (pg_stat_activity.xact_start), and migrate again"
+        ) from error
     except psycopg.OperationalError as error:
         raise DatabaseUnavailableError(f"cannot migrate: {error}") from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
@@ -167,7 +175,8 @@ def _build_indexes(address: str, connection: psycopg.Connection[Row]) -> None:
     """
     if not _missing_indexes(connection):
         return
-    rows(connection, QUERIES["index_settings"])
+    if not session.is_pooled(connection):
+        rows(connection, QUERIES["index_settings"])
     with _connect(address) as guard:
         guard.autocommit = False
         for _ in range(INDEX_TRIES):

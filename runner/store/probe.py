@@ -16,7 +16,8 @@ from psycopg.rows import dict_row
 
 from runner.base.errors import DatabaseUnavailableError
 from runner.store import schema, session
-from runner.store.connection import BOUNDS, WRITES, Row
+from runner.store.base import expect
+from runner.store.connection import BOUNDS, WRITES, Row, row
 from runner.store.queries import QUERIES
 
 _CONNECT_TIMEOUT_S = "10"
@@ -61,74 +62,55 @@ class DatabaseFacts:
 
 
 def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
-    """Look at a database; with `direct_host`, through a pooler in transaction mode.
+    """Look at a database; `direct_host`: the server itself, where `dsn` leads to a pooler in transaction mode.
 
     Raises:
         DatabaseUnavailableError: no connection, or it broke off, or the server takes no writes, or the user may not
             read the version.
         ConfigError: the address cannot be parsed.
     """
-    pooled = direct_host is not None
     try:
-        with _connect(dsn, pooled=pooled) as connection, session.scope(connection, bounds=BOUNDS, pooled=pooled):
-            server = connection.execute(QUERIES["server_facts"].sql).fetchone()
-            row = (
-                connection.execute(QUERIES["applied_version"].sql).fetchone()
-                if server and server["has_versions"]
-                else None
-            )
-            version: str | None = None if row is None else row["version"]
-            ours = version == schema.versions()[-1]
-            who = connection.execute(QUERIES["login_facts"].sql).fetchone() if ours else None
+        with _connect(dsn) as connection, session.scope(connection, bounds=BOUNDS):
+            server = expect(row(connection, QUERIES["server_facts"]))
+            applied = row(connection, QUERIES["applied_version"]) if server["has_versions"] else None
+            version: str | None = None if applied is None else applied["version"]
+            who = row(connection, QUERIES["login_facts"]) if version == schema.versions()[-1] else None
             misread = tuple(session.misread(connection))
-        direct = _notifications_arrive(session.direct_address(dsn, direct_host), dsn, pooled=pooled)
+        direct = _notifications_arrive(session.direct_address(dsn, direct_host), dsn)
     except psycopg.Error as error:
         raise DatabaseUnavailableError(str(error).strip()) from error
-    if server is None:
-        raise DatabaseUnavailableError("the server answered nothing")
     versions = schema.versions()
-    applied = versions.index(version) + 1 if version in versions else 0
+    known = versions.index(version) + 1 if version in versions else 0
     newer = version is not None and version > versions[-1]
     return DatabaseFacts(
-        server_version=server["version"],
-        database=server["database"],
         version=version,
-        pending=() if newer else tuple(versions[applied:]),
+        pending=() if newer else tuple(versions[known:]),
         newer=newer,
         direct=direct,
         misread=misread,
-        connections=server["connections"],
-        connected=server["connected"],
-        database_limit=server["database_limit"],
-        login_limit=server["login_limit"],
-        write_open_s=server["write_open_s"],
-        transactions_since_write=server["transactions_since_write"],
-        all_hosts=None if who is None else who["all_hosts"],
-        login=None if who is None else who["login"],
-        owner=who is not None and who["owner"],
-        hosts=() if who is None else tuple(who["hosts"]),
+        **{name: value for name, value in server.items() if name != "has_versions"},
+        **({} if who is None else {**who, "hosts": tuple(who["hosts"])}),
     )
 
 
-def _connect(dsn: str, *, pooled: bool = False) -> psycopg.Connection[Row]:
+def _connect(dsn: str) -> psycopg.Connection[Row]:
     name = "kernel-runner check"
     address = session.conninfo(dsn, application_name=name, connect_timeout=_CONNECT_TIMEOUT_S, **WRITES)
     return session.connect(
         address,
         bounds=BOUNDS,
-        pooled=pooled,
         connection_class=psycopg.Connection[Row],
         row_factory=dict_row,
         prepare_threshold=None,
     )
 
 
-def _notifications_arrive(direct: str, dsn: str, *, pooled: bool) -> bool:
+def _notifications_arrive(direct: str, dsn: str) -> bool:
     """Call from a second session, as every submitter does, and see whether the first one hears it."""
     payload = secrets.token_hex(8)
     with _connect(direct) as connection:
         connection.execute(QUERIES["listen_check"].sql)
-        with _connect(dsn, pooled=pooled) as caller:
+        with _connect(dsn) as caller:
             caller.execute(QUERIES["notify_check"].sql, {"payload": payload})
         deadline = time.monotonic() + _NOTIFY_TIMEOUT_S
         while (left_s := deadline - time.monotonic()) > 0:

@@ -2,6 +2,10 @@
 -- A round trip that shows whether the database answers.
 SELECT 1 AS one
 
+-- name: backend
+-- The server's process that answers.
+SELECT pg_backend_pid()
+
 -- name: claim
 -- Takes jobs; returns the host's state, the server's time and each leaderboard's demand. Always returns a row.
 SELECT c.*, extract(epoch FROM now())::float8 AS now_s, d.timing, d.tolerance
@@ -193,7 +197,7 @@ SELECT now() + %(span)s::text::interval AS moment
 -- name: server_facts
 -- The server's version, its connections and the limits of them, the database's name, and whether migrations have
 -- recorded a version.
-SELECT current_setting('server_version') AS version, current_database()::text AS database,
+SELECT current_setting('server_version') AS server_version, current_database()::text AS database,
        (SELECT nullif(d.datconnlimit, -1) FROM pg_catalog.pg_database d
         WHERE d.datname = current_database() AND NOT r.rolsuper) AS database_limit,
        CASE WHEN NOT r.rolsuper THEN nullif(r.rolconnlimit, -1) END AS login_limit,
@@ -291,11 +295,34 @@ BEGIN
         END IF;
     END LOOP;
     FOREACH v_name IN ARRAY ARRAY['runner.job', 'leaderboard.submission_job_status', 'runner.share', 'runner.clock',
-                                  'runner.host', 'runner.gpu_type', 'runner.board', 'runner.final_score'] LOOP
+                                  'runner.host', 'runner.gpu_type', 'runner.board', 'runner.final_score',
+                                  'runner.score_mark', 'runner.applied'] LOOP
         IF to_regclass(v_name) IS NOT NULL THEN
             EXECUTE format('LOCK TABLE %s IN %s MODE', v_name,
                 CASE WHEN v_name LIKE 'runner.%' THEN 'ACCESS EXCLUSIVE' ELSE 'SHARE ROW EXCLUSIVE' END);
         END IF;
+    END LOOP;
+END
+$$
+
+-- name: raise_sequences
+-- Puts each sequence that is behind its table to the last number there.
+DO $$
+DECLARE
+    v_of record;
+BEGIN
+    FOR v_of IN
+        SELECT s.oid::regclass AS sequence, c.oid::regclass AS name, a.attname
+        FROM pg_catalog.pg_class s
+        JOIN pg_catalog.pg_depend d ON d.objid = s.oid AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
+        JOIN pg_catalog.pg_class c ON c.oid = d.refobjid
+            AND c.relnamespace IN (to_regnamespace('leaderboard'), to_regnamespace('runner'))
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.refobjsubid
+        WHERE s.relkind = 'S' AND pg_has_role(s.relowner, 'USAGE') AND pg_has_role(c.relowner, 'USAGE')
+    LOOP
+        EXECUTE format('SELECT setval(%L, t.last) FROM (SELECT max(%I) AS last FROM %s) AS t, %s AS s
+            WHERE t.last >= s.last_value + s.is_called::integer',
+            v_of.sequence, v_of.attname, v_of.name, v_of.sequence);
     END LOOP;
 END
 $$
@@ -339,8 +366,8 @@ SELECT concat_ws(' ', a.files, a.objects) AS stored FROM runner.applied a
 
 -- name: store_applied
 -- The hashes that the next migration compares, in place of the last.
-WITH last AS (DELETE FROM runner.applied)
 INSERT INTO runner.applied (files, objects) VALUES (%(files)s, %(objects)s)
+ON CONFLICT (only_row) DO UPDATE SET files = EXCLUDED.files, objects = EXCLUDED.objects
 
 -- name: create_runner_schema
 -- Makes the schema of our objects; the table of versions is one of them.

@@ -2,8 +2,9 @@
 
 How text on the wire reads, and how the server reads our statements, is set for a session by the server, the database,
 the role, `PGOPTIONS`, `PGDATESTYLE`, `PGTZ`, `PGCLIENTENCODING`, a service file or the address. So each connection sets
-`WIRE` after connecting: that outranks them all. A pooler in transaction mode refuses settings at the start of a
-session, and hands each transaction to another one; there they are set again in each transaction.
+`WIRE` after connecting: that outranks them all. A pooler may hand each transaction to another session, which other
+programs use, too: there they are set in each transaction, for that alone, and no statement is prepared. Whether one is
+in between shows in each connection: the process that it would cancel is not the one that answers.
 
 PostgreSQL holds values that Python has none for: infinite times, years before 1 and after 9999, JSON that is too deep.
 Every connection loads them: a row that somebody else wrote must not spoil the list that it stands in.
@@ -14,14 +15,15 @@ Called by the other modules of `runner.store`, and by the reader of data exports
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
 from psycopg.adapt import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import dict_row, scalar_row
 from psycopg.types.json import set_json_loads
 
 from runner.base.database_address import fault, is_clear
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool
 
 _C = TypeVar("_C", bound=psycopg.Connection[Any])
-_A = TypeVar("_A", bound=psycopg.AsyncConnection[Any])
 
 #: The driver and our statements rely on these, whatever else is set; as the server shows them.
 WIRE: Final[Mapping[str, str]] = {
@@ -175,34 +176,39 @@ def connect(
     address: str,
     *,
     bounds: Mapping[str, str],
-    pooled: bool = False,
     connection_class: type[_C],
     opened: Callable[[_C], object] = lambda _: None,
     **named: Any,  # noqa: ANN401 - the driver's own
 ) -> _C:
     """A connection in autocommit mode; `address` is from `conninfo`. `opened` is told before the first statement.
 
-    A `pooled` one leads to a pooler in transaction mode. It has the settings within `scope` alone.
+    One through a pooler has the settings within `scope` alone.
     """
     connection = connection_class.connect(address, autocommit=True, **named)
     try:
         opened(connection)
         _load_leniently(connection)
-        if pooled:
+        answers = connection.cursor(row_factory=scalar_row).execute(QUERIES["backend"].sql).fetchone()
+        if answers == connection.info.backend_pid:
+            connection.execute(statement(bounds))
+        else:
             connection.prepare_threshold = None
             connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        else:
-            connection.execute(statement(bounds))
     except BaseException:
         connection.close()
         raise
     return connection
 
 
+def is_pooled(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether it leads to a pooler: it has no session, so each transaction names its isolation level."""
+    return connection.isolation_level is not None
+
+
 @contextmanager
-def scope(connection: psycopg.Connection[Any], *, bounds: Mapping[str, str], pooled: bool) -> Iterator[None]:
-    """Use a connection: a `pooled` one in one transaction that begins with the settings."""
-    if not pooled:
+def scope(connection: psycopg.Connection[Any], *, bounds: Mapping[str, str]) -> Iterator[None]:
+    """Use a connection: one through a pooler in one transaction that begins with the settings."""
+    if not is_pooled(connection):
         yield
         return
     with connection.transaction():
@@ -210,38 +216,52 @@ def scope(connection: psycopg.Connection[Any], *, bounds: Mapping[str, str], poo
         yield
 
 
-async def connect_async(address: str, *, bounds: Mapping[str, str], connection_class: type[_A]) -> _A:
+async def connect_async(address: str, *, bounds: Mapping[str, str]) -> psycopg.AsyncConnection[Any]:
     """As `connect`, for coroutines."""
-    connection = await connection_class.connect(address, autocommit=True)
+    connection = await psycopg.AsyncConnection.connect(address, autocommit=True)
     try:
-        _load_leniently(connection)
-        await connection.execute(statement(bounds))
+        await _set_up(connection, bounds)
     except BaseException:
         await connection.close()
         raise
     return connection
 
 
+async def _set_up(connection: psycopg.AsyncConnection[Any], bounds: Mapping[str, str]) -> None:
+    _load_leniently(connection)
+    answered = await connection.cursor(row_factory=scalar_row).execute(QUERIES["backend"].sql)
+    if await answered.fetchone() == connection.info.backend_pid:
+        await connection.execute(statement(bounds))
+    else:
+        connection.prepare_threshold = None
+        await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+
+
+@asynccontextmanager
+async def scope_async(connection: psycopg.AsyncConnection[Any], *, bounds: Mapping[str, str]) -> AsyncIterator[None]:
+    """As `scope`, for coroutines."""
+    if not is_pooled(connection):
+        yield
+        return
+    async with connection.transaction():
+        await connection.execute(statement(bounds, local=True))
+        yield
+
+
 def pool(
     address: str,
     *,
     bounds: Mapping[str, str],
-    connection_class: type[_A],
-    kwargs: Mapping[str, Any],
     **named: Any,  # noqa: ANN401 - the pool's own
-) -> AsyncConnectionPool[_A]:
+) -> AsyncConnectionPool[psycopg.AsyncConnection[dict[str, Any]]]:
     """A pool of such connections, for coroutines; not open yet."""
     from psycopg_pool import AsyncConnectionPool
 
-    async def configure(connection: _A) -> None:
-        _load_leniently(connection)
-        await connection.execute(statement(bounds))
-
     return AsyncConnectionPool(
         address,
-        connection_class=connection_class,
-        kwargs={**kwargs, "autocommit": True},
-        configure=configure,
+        connection_class=psycopg.AsyncConnection[dict[str, Any]],
+        kwargs={"autocommit": True, "row_factory": dict_row},
+        configure=lambda connection: _set_up(connection, bounds),
         open=False,
         **named,
     )
@@ -249,8 +269,8 @@ def pool(
 
 def misread(connection: psycopg.Connection[Any]) -> Sequence[str]:
     """The settings of a session that are not as `WIRE` says, as sentences."""
-    shown = connection.execute(QUERIES["session_settings"].sql, {"names": list(WIRE)}).fetchone()
-    values: Mapping[str, str] = (shown["values"] if isinstance(shown, Mapping) else shown[0]) if shown else {}
+    asked = connection.cursor(row_factory=scalar_row).execute(QUERIES["session_settings"].sql, {"names": list(WIRE)})
+    values: Mapping[str, str] = asked.fetchone() or {}
     return [f"{name} is {value!r}, expected {WIRE[name]!r}" for name, value in values.items() if value != WIRE[name]]
 
 

@@ -66,9 +66,7 @@ class CompetitionDocument(Document):
 def load_competition(path: Path, *, judged: Path | None = None) -> Sequence[Problem]:
     """Load the problems of a KernelBot competition file with their task folders.
 
-    Args:
-        path: the file.
-        judged: a folder of competition files; a board that one of them has, too, is loaded from their task folder.
+    A board that a competition file in the folder `judged` has, too, is loaded from the task folder of that file.
 
     Raises:
         TaskError: one line per problem.

@@ -15,10 +15,7 @@ _WORD: Final = re.compile(r"\S+", re.ASCII)
 def with_directive(text: str, board: str, *, lang: str) -> str:
     """The template with a first line that names its leaderboard, unless it has one.
 
-    Args:
-        text: the template.
-        board: the leaderboard's name.
-        lang: the task's language. A template for CUDA may well be Python with inline sources; `lang` decides.
+    A template for CUDA may well be Python with inline sources; the task's `lang` decides.
     """
     head = _HEAD.match(text)
     lines = () if head is None else (_WORD.findall(line) for line in re.split(r"\r\n|\r|\n", head[0]))

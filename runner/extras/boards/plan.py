@@ -93,13 +93,8 @@ def plan_board(
 ) -> BoardPlan:
     """What to do about one problem.
 
-    A board that exists keeps its GPU types, as in KernelBot, and its deadline where the file names none.
-
-    Args:
-        problem: the entry of the competition file.
-        present: the leaderboard of that name, if there is one.
-        gpus: the canonical names of the GPU types that the file or the task names.
-        lifetime_end: the deadline of a new board for which the file names none.
+    A board that exists (`present`) keeps its GPU types, as in KernelBot, and its deadline where the file names none; a
+    new one ends at `lifetime_end` then. `gpus`: canonical names of the GPU types that the file or the task names.
     """
     deadline = problem.deadline or (lifetime_end if present is None else present.deadline)
     skipped = BoardPlan(

@@ -276,12 +276,7 @@ def incomparable(
     In task.yml these are the keys that KernelBot's `--force` guards. In runner.yml these are changes of the evaluator,
     of the files that a submission can see, and of the timed cases of the leaderboard's GPU types.
 
-    Args:
-        task: as stored.
-        extra: what runner.yml said, as stored.
-        new_task: what it would become.
-        new_extra: the same of runner.yml.
-        gpus: the GPU types it is ranked on so far; no other has scores.
+    `extra` is what runner.yml said; `gpus` are the GPU types it is ranked on so far: no other has scores.
 
     Returns:
         Keys as an author knows them, e.g. `benchmarks`, `runner.yml: harness`, `runner.yml: cases.CPU.benchmarks`.

@@ -171,7 +171,7 @@ def snapshot(dsn: str) -> Iterator[Snapshot]:
         DatabaseUnavailableError: the database cannot be reached, is not migrated, refuses this user, or is a replica
             that had to cancel what was read.
     """
-    link = Link(dsn, application_name=_NAME)
+    link = Link(dsn, application_name=_NAME, bare=True)
     try:
         with link.open(answer_s=_ANSWER_S) as connection:
             connection.isolation_level = IsolationLevel.REPEATABLE_READ

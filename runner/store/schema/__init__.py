@@ -86,9 +86,6 @@ def rights_sql() -> str:
 def roles_sql() -> str:
     """SQL that makes the roles and gives them their rights.
 
-    They are `runner_daemon`, `_frontend`, `_operator`, `_readonly`, `_gateway`, `_discord`, `_kernelboard` and
-    `_webhook`.
-
     For databases where `migrate` may not create roles: an administrator runs it by hand, after `migrate`.
     """
     return "\n".join(path.read_text(encoding="utf-8") for folder in FOLDERS for path in folder.glob("roles.sql"))

@@ -134,7 +134,7 @@ BEGIN
 
     -- KernelBot's migration tool (yoyo 9, bookkeeping version 2) finds its migrations recorded as applied, so that
     -- KernelBot can take this database over. It looks in `public`; a role that may not write there leaves this out.
-    IF NOT has_schema_privilege(current_user, 'public', 'CREATE') THEN
+    IF has_schema_privilege(to_regnamespace('public'), 'CREATE') IS NOT TRUE THEN
         RAISE WARNING 'no CREATE privilege on schema public: KernelBot''s migration bookkeeping is not seeded';
         RETURN;
     END IF;

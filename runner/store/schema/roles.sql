@@ -1,20 +1,29 @@
--- Roles without login, to be granted to the users that daemons, frontends and operators connect as. Safe to run again.
+-- Roles without login, to be granted to the users that daemons, frontends and operators connect as. Safe to run again,
+-- also by an owner who did not make the roles: those that are there, and memberships, are left alone.
 -- They get no rights but those that this file grants, and those of the guests, which follow.
 DO $roles$
 DECLARE
     v_role text;
+    v_roles text[] := ARRAY['runner_daemon', 'runner_frontend', 'runner_operator', 'runner_readonly', 'runner_gateway',
+                            'runner_discord', 'runner_kernelboard', 'runner_webhook'];
 BEGIN
-    FOREACH v_role IN ARRAY ARRAY[
-        'daemon', 'frontend', 'operator', 'readonly', 'gateway', 'discord', 'kernelboard', 'webhook'
-    ] LOOP
-        v_role := 'runner_' || v_role;
+    FOREACH v_role IN ARRAY v_roles LOOP
         IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = v_role) THEN
             EXECUTE format('CREATE ROLE %I NOLOGIN', v_role);
         END IF;
-        EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA leaderboard, runner FROM %I', v_role);
-        EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA leaderboard, runner FROM %I', v_role);
-        EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA runner FROM %I', v_role);
+        -- These may do what a frontend may.
+        IF v_role IN ('runner_operator', 'runner_gateway', 'runner_discord')
+            AND NOT pg_has_role(v_role, 'runner_frontend', 'MEMBER') THEN
+            EXECUTE format('GRANT runner_frontend TO %I', v_role);
+        END IF;
     END LOOP;
+    -- Tables that another login has made there are its own.
+    EXECUTE (SELECT format('REVOKE ALL ON %s FROM %s', string_agg(c.oid::regclass::text, ', '),
+                           array_to_string(v_roles, ', '))
+             FROM pg_catalog.pg_class c
+             WHERE c.relnamespace IN ('leaderboard'::regnamespace, 'runner'::regnamespace)
+               AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND pg_has_role(c.relowner, 'USAGE'));
+    EXECUTE 'REVOKE ALL ON ALL FUNCTIONS IN SCHEMA runner FROM ' || array_to_string(v_roles, ', ');
 END
 $roles$;
 REVOKE ALL ON SCHEMA leaderboard FROM runner_daemon;
@@ -44,7 +53,6 @@ GRANT EXECUTE ON FUNCTION runner.submit, runner.enqueue, runner.cancel, runner.v
 
 -- An operator may do what a frontend may. It also evaluates again, takes results out of the ranking, drains hosts, and
 -- sees what secret runs printed. It sees no secret seed, no hidden case and no submitted code.
-GRANT runner_frontend TO runner_operator;
 GRANT EXECUTE ON FUNCTION runner.matching, runner.rerun, runner.invalidate, runner.pause, runner.resume, runner.drain,
     runner.move_host, runner.revoke_key, runner.undrain, runner.is_owner TO runner_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;

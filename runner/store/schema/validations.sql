@@ -14,7 +14,8 @@ BEGIN
         RETURN;
     END IF;
     IF EXISTS (SELECT FROM pg_class WHERE relname = '_yoyo_migration' AND relkind = 'r') THEN
-        IF to_regclass('public._yoyo_migration') IS NULL
+        IF has_schema_privilege(to_regnamespace('public'), 'USAGE') IS NOT TRUE
+            OR to_regclass('public._yoyo_migration') IS NULL
             OR NOT has_table_privilege('public._yoyo_migration', 'SELECT, INSERT')
             OR NOT has_table_privilege('public._yoyo_log', 'INSERT') THEN
             RETURN;

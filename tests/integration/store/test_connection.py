@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +11,11 @@ import psycopg
 import pytest
 
 from runner.base.errors import DatabaseUnavailableError
+from runner.extras.store import AsyncStore
 from runner.store.connection import Link
 from runner.store.migrate import migrate
 from runner.store.probe import probe
+from runner.store.queries import Query
 from tests.chaos.server import Server
 from tests.support.waiting import PATIENCE_S
 
@@ -153,6 +156,38 @@ def test_the_victim_of_a_deadlock_is_run_again(make_link: Callable[..., Link]) -
         list(threads.map(bump, (1, 2), (2, 1)))
     assert scalar(admin, b"SELECT array_agg(n) FROM t") == [2, 2]
     assert len(runs) == 3
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b"DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$",
+        b"DO $$ BEGIN DROP FUNCTION f(); CREATE FUNCTION f(OUT one int, OUT b int) AS 'SELECT 1,2' LANGUAGE sql; END$$",
+    ],
+)
+def test_a_prepared_statement_that_is_gone_is_prepared_again(
+    make_link: Callable[..., Link], empty_database_url: str, event: bytes
+) -> None:
+    """A pooler has emptied the session, or a migration has changed what it returns: nobody notices."""
+    link = make_link()
+    query = Query(name="f", sql=b"SELECT f.* FROM public.f() AS f")
+    again = Query(name="event", sql=event)
+    link.all(Query(name="make", sql=b"CREATE FUNCTION f(OUT one int) AS 'SELECT 1' LANGUAGE sql"))
+
+    async def guest() -> None:
+        guests = AsyncStore(empty_database_url, queries={"f": query, "event": again}, connections=1, name="x")
+        await guests.open()
+        for _ in range(10):
+            assert await guests.all("f")
+        await guests.all("event")
+        assert (await guests.row("f"))["one"] == 1
+        await guests.close()
+
+    for _ in range(10):
+        assert link.all(query) == [{"one": 1}]
+    link.all(again)
+    assert link.all(query)[0]["one"] == 1
+    asyncio.run(guest())
 
 
 def test_a_lock_timeout_keeps_the_connection(make_link: Callable[..., Link]) -> None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,12 @@ from psycopg import sql
 from psycopg.rows import tuple_row
 
 from runner.base.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
-from runner.base.model import GroupJob
+from runner.base.model import GroupJob, Verdict
 from runner.extras.boards.store import BoardStore
 from runner.store import migrate, queries, roles_sql, schema
 from runner.store.probe import probe
 from runner.store.queries import QUERIES
-from tests.integration.store.conftest import Bench, ranked
+from tests.integration.store.conftest import Bench, ranked, result, run_record
 from tests.integration.store.test_batches import found
 from tests.integration.store.test_schema import inventory
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -180,6 +181,16 @@ def test_no_login_can_stop_a_migration(database_url: str, monkeypatch: pytest.Mo
                     other.execute(query.sql)
 
 
+def test_a_backup_keeps_a_migration_from_its_locks(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told what to do; nothing is changed."""
+    monkeypatch.setattr(sys.modules["runner.store.migrate"], "TRIES", 1)
+    fetch(database_url, "UPDATE runner.migration SET version_num = '0015_one_rule_one_bot'")
+    with psycopg.connect(database_url) as backup:
+        backup.execute("LOCK TABLE runner.job IN ACCESS SHARE MODE")
+        with pytest.raises(DatabaseUnavailableError, match=r"(?s)as a backup does .*nothing was changed"):
+            migrate(database_url)
+
+
 def test_indexes_are_built_by_one_at_a_time(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two at once would wait for each other; the second says who is in the way."""
     monkeypatch.setattr(sys.modules["runner.store.migrate"], "INDEX_TRIES", 1)
@@ -287,20 +298,61 @@ def test_a_standby_is_told_from_the_primary(database_url: str) -> None:
         migrate(url)
 
 
-def test_a_user_without_the_right_is_told_what_to_do(postgres_url: str) -> None:
-    """Roles need CREATEROLE: without it nothing is changed, and the sentence names the way out."""
-    name = "kernel_runner_test_plain"
+@pytest.mark.usefixtures("migrated_template")
+@pytest.mark.parametrize(
+    "before",
+    [
+        "SELECT 1",
+        "ALTER SCHEMA public OWNER TO CURRENT_USER; REVOKE ALL ON SCHEMA public FROM PUBLIC",
+        "DROP SCHEMA public",
+    ],
+)
+def test_an_owner_without_special_rights_migrates(postgres_url: str, before: str) -> None:
+    """The roles are there for another database, `public` is locked or gone, another login has tables beside ours."""
+    owner, other = "kernel_runner_test_plain", "kernel_runner_test_other"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE ROLE {name} LOGIN")
-        connection.execute(f"CREATE DATABASE {name} OWNER {name} TEMPLATE template0")
+        connection.execute(f"CREATE ROLE {owner} LOGIN; CREATE ROLE {other} LOGIN IN ROLE runner_frontend")
+        connection.execute(f"CREATE DATABASE {owner} OWNER {owner} TEMPLATE template0")
         try:
-            url = psycopg.conninfo.make_conninfo(postgres_url, dbname=name, user=name)
+            url, others = (
+                psycopg.conninfo.make_conninfo(postgres_url, dbname=owner, user=user) for user in (owner, other)
+            )
+            fetch(psycopg.conninfo.make_conninfo(postgres_url, dbname=owner), before)
             with pytest.raises(ConfigError, match=r"(?s)lacks a right .*--print-roles"):
-                migrate(url, roles=True)
+                migrate(others)
             assert migrate(url), "nothing had been applied"
+            fetch(url, f"GRANT USAGE, CREATE ON SCHEMA leaderboard TO {other}")
+            fetch(others, "CREATE TABLE leaderboard.of_a_website (id serial PRIMARY KEY)")
+            assert migrate(url, roles=True) == ()
+            with closing(BoardStore(url, application_name="test")) as store:
+                Bench(store=store, url=url).board()
+            with closing(BoardStore(others, application_name="test")) as store:
+                assert Bench(store=store, url=others).submit() == 1
         finally:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-            connection.execute(f"DROP ROLE {name}")
+            connection.execute(f"DROP DATABASE {owner} WITH (FORCE)")
+            connection.execute(f"DROP ROLE {owner}, {other}")
+
+
+def test_sequences_that_are_behind_their_tables_are_raised(database_url: str) -> None:
+    """Logical replication leaves them so. Until then nothing is lost: the database counts as away."""
+    restart = """SELECT format('ALTER SEQUENCE %s RESTART', oid::regclass) FROM pg_class
+        WHERE relkind = 'S' AND relnamespace IN ('runner'::regnamespace, 'leaderboard'::regnamespace)"""
+    done = result(Verdict.ACCEPTED, run_record())
+    with closing(BoardStore(database_url, application_name="test")) as store:
+        bench = Bench(store=store, url=database_url)
+        bench.board()
+        jobs = [bench.claim_of(bench.submit(user_id=user, code=user.encode())) for user in ("a", "b")]
+        store.complete(jobs[0], done)
+        for (statement,) in fetch(database_url, restart):
+            fetch(database_url, statement)
+        for call in (partial(bench.submit, code=b"c"), partial(store.complete, jobs[1], done)):
+            with pytest.raises(DatabaseUnavailableError, match=r"behind its table, .*kernel-runner migrate"):
+                call()
+        assert migrate(database_url) == ()
+        assert store.complete(jobs[1], done).submission_done
+        assert bench.submit(code=b"c") == 3
+        assert migrate(database_url) == ()
+        assert bench.submit(code=b"d") == 4
 
 
 def test_only_the_owner_may_execute_our_functions(database_url: str) -> None:

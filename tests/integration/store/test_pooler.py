@@ -5,6 +5,7 @@ The tests start /usr/sbin/pgbouncer, or the one in PATH. Without one they are sk
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 
@@ -15,7 +16,9 @@ from psycopg.conninfo import conninfo_to_dict
 from runner.base.errors import ConfigError
 from runner.base.model import Verdict
 from runner.extras.boards.store import BoardStore
-from runner.store import Stop, direct_address
+from runner.extras.data.snapshot import snapshot
+from runner.extras.store import AsyncStore
+from runner.store import Stop, direct_address, migrate
 from runner.store.probe import probe
 from tests.integration.store.conftest import CODE, Bench, result, run_record
 from tests.support.pooler import PGBOUNCER, Pooler
@@ -43,9 +46,14 @@ def direct_host(database_url: str) -> str:
 
 
 @needs_pgbouncer
-def test_every_statement_goes_through_a_pooler(pooled_url: str, database_url: str) -> None:
-    """A frontend and two daemons share two sessions; a statement is sent often enough to be prepared elsewhere."""
-    stores = [BoardStore(pooled_url, application_name="test", direct_host=direct_host(database_url)) for _ in range(3)]
+@pytest.mark.parametrize("named", [True, False])
+def test_every_statement_goes_through_a_pooler(pooled_url: str, database_url: str, *, named: bool) -> None:
+    """A frontend and two daemons share two sessions; a statement is sent often enough to be prepared elsewhere.
+
+    `named`: whether the configuration says so (`direct_host`).
+    """
+    direct = direct_host(database_url) if named else None
+    stores = [BoardStore(pooled_url, application_name="test", direct_host=direct) for _ in range(3)]
     benches = [Bench(store=store, url=pooled_url) for store in stores]
     try:
         benches[0].board()
@@ -70,14 +78,32 @@ def test_every_statement_goes_through_a_pooler(pooled_url: str, database_url: st
 
 @needs_pgbouncer
 def test_nothing_of_a_session_stays_behind_in_the_pool(pooled_url: str, database_url: str) -> None:
-    """No setting and no prepared statement: other programs use the same sessions."""
-    store = BoardStore(pooled_url, application_name="test", direct_host=direct_host(database_url))
+    """No setting and no prepared statement: other programs use the same sessions. No address says what it leads to."""
+
+    async def guest() -> None:
+        guests = AsyncStore(pooled_url, queries={}, connections=2, name="test")
+        await guests.open()
+        try:
+            for _ in range(10):
+                assert await guests.all("readiness")
+            async with guests.listening():
+                pass
+        finally:
+            await guests.close()
+
+    store = BoardStore(pooled_url, application_name="test")
     try:
         for _ in range(10):
             store.ping()
             store.queue(limit=5)
-        with psycopg.connect(pooled_url, autocommit=True, prepare_threshold=None) as other:
-            assert other.execute("SHOW statement_timeout").fetchone() == ("0",)
+        migrate(pooled_url)
+        with snapshot(pooled_url) as read:
+            assert read.boards() == []
+        asyncio.run(guest())
+        changed = "SELECT name, setting FROM pg_settings WHERE source = 'session' AND name <> 'application_name'"
+        with psycopg.connect(pooled_url, autocommit=True, prepare_threshold=None) as other, other.transaction():
+            own = {"client_encoding", "DateStyle", "TimeZone", "standard_conforming_strings"}  # the pooler's
+            assert [line for line in other.execute(changed) if line[0] not in own] == []
             assert other.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
     finally:
         store.close()

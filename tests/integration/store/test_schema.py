@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psycopg
+from psycopg import sql
 from psycopg.rows import tuple_row
 
 from runner.store import migrate, schema
@@ -60,3 +61,15 @@ def test_every_function_and_view_has_its_file(database_url: str) -> None:
     for kind in ("function", "view"):
         names = {name.removeprefix("runner.").partition("(")[0] for made, name in found if made == kind}
         assert names == {path.stem for path in schema.paths(f"{kind}s")}
+
+
+def test_a_publication_of_all_tables_keeps_nothing_from_being_written(database_url: str) -> None:
+    """As logical replication and moves to another server make it: a table without a key could only grow."""
+    run(database_url, "CREATE PUBLICATION everything FOR ALL TABLES")
+    with psycopg.connect(database_url, row_factory=tuple_row) as connection:
+        tables = "SELECT schemaname, tablename FROM pg_tables WHERE schemaname !~ '^pg_|^information_schema'"
+        for schema_name, table in connection.execute(tables).fetchall():
+            connection.execute(sql.SQL("DELETE FROM {} WHERE false").format(sql.Identifier(schema_name, table)))
+    run(database_url, "UPDATE runner.applied SET files = 'others'")
+    migrate(database_url, roles=True)
+    run(database_url, "SELECT runner.keep_scores(1) FROM runner.reap('30 days', 100)")

@@ -25,6 +25,7 @@ DIGESTS: Final[Mapping[str, str]] = {
     "0013_no_reuse": "ea636c78113deb2c428eea01024d722bd3331148d6ceef2dd307c858339a152f",
     "0014_early_checks": "ed43fa7ad9105e31d743863c5f88797d6d38c4a461d1e2a4c0ff14668d33c333",
     "0015_one_rule_one_bot": "0469bdc30c52d5bfe066e315580c8cda1120738ada97db13fd71020ce0d6db45",
+    "0016_keys": "f0debf089383025244d309379678a9b7d780c8e5d9e52a3cfc499598d3539720",
 }
 
 

@@ -67,12 +67,7 @@ def ranking_page(
 ) -> RenderableType:
     """A ranking, one table per GPU type; a type without scores says so.
 
-    Args:
-        title: of each table.
-        gpus: the GPU types.
-        lines: the places.
-        demand: what ranks; None says nothing about it.
-        validated: what validations said, by submission and GPU type.
+    `demand`: what ranks; None says nothing about it. `validated`: what validations said, by submission and GPU type.
     """
     validations = validated or {}
     blocks: list[RenderableType] = []

@@ -1,6 +1,5 @@
 -- The Discord frontend may do what a frontend may, and what administrators order there. It shows tasks, and authors
 -- their code. It sees no secret seed and no credential, and nothing of a secret run but mode and verdict.
-GRANT runner_frontend TO runner_discord;
 GRANT EXECUTE ON FUNCTION runner.before_submit, runner.delete_board, runner.hold_discord, runner.is_odd TO runner_discord;
 GRANT SELECT (task) ON leaderboard.leaderboard TO runner_discord;
 GRANT SELECT ON leaderboard.submission, leaderboard.submission_job_status, leaderboard.code_files,

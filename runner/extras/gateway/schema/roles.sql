@@ -1,7 +1,6 @@
 -- The gateway (HTTP) may do what a frontend may. It also finds users by their credentials without reading any, shows
 -- authors their code, and does what the admin routes offer. It sees no secret seed and nothing of a secret run but
 -- mode, verdict and when its job ended.
-GRANT runner_frontend TO runner_gateway;
 GRANT EXECUTE ON FUNCTION runner.begin_login, runner.login_of, runner.join_board, runner.submit_late,
     runner.delete_submission, runner.delete_board, runner.board_scores, runner.board_records, runner.set_open_code,
     runner.web_login, runner.attach_login, runner.admit_login, runner.validate, runner.final, runner.cancel_final TO

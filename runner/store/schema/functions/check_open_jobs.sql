@@ -12,7 +12,12 @@ BEGIN
     IF v_limit IS NULL THEN
         RETURN;
     END IF;
-    v_open := runner.open_jobs(check_open_jobs.leaderboard_id, check_open_jobs.user_id);
+    SELECT count(*) INTO v_open
+    FROM (SELECT o.id FROM leaderboard.submission o
+          WHERE o.user_id = check_open_jobs.user_id AND o.leaderboard_id = check_open_jobs.leaderboard_id
+            AND NOT coalesce(o.done, false) OFFSET 0) AS s
+    CROSS JOIN LATERAL (SELECT j.state FROM runner.job j WHERE j.submission_id = s.id OFFSET 0) AS j
+    WHERE j.state IN ('queued', 'running');
     IF v_open + check_open_jobs.gpu_types
         * (CASE check_open_jobs.mode WHEN 'leaderboard' THEN 2 ELSE 1 END) > v_limit THEN
         PERFORM runner.refuse('KR030',

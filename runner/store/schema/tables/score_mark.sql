@@ -2,7 +2,8 @@
 CREATE TABLE runner.score_mark (
     run_id bigint NOT NULL,
     next_id bigint NOT NULL,
-    noted_at timestamptz NOT NULL
+    noted_at timestamptz NOT NULL,
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row)
 );
 COMMENT ON TABLE runner.score_mark IS
     'One row: every public score up to run_id is in runner.score; later ones of other programs may not be. It '
