@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -385,6 +386,12 @@ class DockerEngine:
             raise EngineUnavailable(f"engine at {self.base_url}: it does not report its API version")
         return self._api_version
 
+    def _negotiated(self) -> str:
+        """The API version, asked for anew: another release of the engine may have taken this one's place."""
+        self._api_version = None
+        self.close()
+        return self._version()
+
     def _take_idle(self) -> docker.APIClient | None:
         try:
             return self._idle.get_nowait()
@@ -421,12 +428,16 @@ class DockerEngine:
         import requests.exceptions
         import urllib3.exceptions
 
+        spoken = None
         try:
             with self._client(timeout_s or self._timeout_s) as api:
+                spoken = api.api_version
                 return call(api)
         except docker.errors.NotFound as error:
             raise _NotFound(f"{what}: the engine says: {error.explanation or error}") from error
         except docker.errors.APIError as error:
+            if error.status_code == HTTPStatus.BAD_REQUEST and self._negotiated() != spoken:
+                return self._call(what, call, timeout_s=timeout_s)
             raise EngineRefused(f"{what}: the engine refused: {error.explanation or error}") from error
         except (
             docker.errors.DockerException,
