@@ -152,18 +152,24 @@ class Evaluator:
     def check(self) -> None:
         """Look for what containers are made of: images, staged code, the environment. What has gone is made anew.
 
-        An engine that is emptied, or its images that are pruned, would fail every job until this process ends.
+        An engine that is emptied, its images that are pruned, or another release of the host's software would fail
+        every job until this process ends.
 
         Raises:
             EngineUnavailableError: no engine answers.
             EvaluationError: it cannot be made.
         """
         with self._lock:
+            # The engine may have been set up otherwise, and the host's software replaced.
+            self._facts = None
+            if self._stage is not None and not self._stage.is_dir():
+                self._stage = None
             for name, environment in list(self._environments.items()):
-                if not self._is_whole(environment):
-                    if self._stage is not None and not self._stage.is_dir():
-                        self._stage = None
-                    self._environments[name] = self._make_environment(self._registry.get(name))
+                gpu = self._registry.get(name)
+                if gpu.image != HOST_IMAGE and self._is_whole(environment):
+                    continue
+                self._environments[name] = self._make_environment(gpu)
+                if self._environments[name] != environment:
                     # Not at each try: meanwhile the daemon says what it waits for.
                     _log.warning("environment_gone", gpu_type=name, image=environment.image)
                     # Another image may have other libraries.

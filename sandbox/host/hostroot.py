@@ -103,14 +103,26 @@ class HostRoot:
         Raises:
             RootFilesystemError: another user cannot use the environment.
         """
-        return _root(self._folders()).to_bytes()
+        return _archive(self._folders(), _stamp(self._outside))
 
     def _folders(self) -> tuple[str, ...]:
-        return _bound_folders(self._outside)
+        return _bound_folders(self._outside, _stamp(self._outside))
+
+
+def _stamp(python: str) -> tuple[object, ...]:
+    """Another one after a change of what is copied, of the vendors' releases, or of the environment's interpreter."""
+    watched = (*_COPIED, *_COPIED_FOLDERS, f"{os.path.dirname(os.path.dirname(python))}/pyvenv.cfg")  # noqa: PTH120 as `_outside`
+    times = (path.stat().st_mtime_ns if path.exists() else None for path in (Path("/", name) for name in watched))
+    return (*times, *_vendors(), os.path.realpath(python))
 
 
 @functools.lru_cache(maxsize=8)
-def _bound_folders(python: str) -> tuple[str, ...]:
+def _archive(folders: tuple[str, ...], _stamp: tuple[object, ...]) -> bytes:
+    return _root(folders).to_bytes()
+
+
+@functools.lru_cache(maxsize=8)
+def _bound_folders(python: str, _stamp: tuple[object, ...]) -> tuple[str, ...]:
     needed = ["/usr", *_real_root_folders(), *_vendors(), *_prefixes(python)]
     folders = tuple(
         path for path in sorted(set(needed)) if not any(_is_below(path, other) for other in needed if other != path)
