@@ -96,10 +96,10 @@ def test_a_package_whose_python_has_gone_can_be_removed(package: Path, *, has_py
     (release,) = (package / "opt/kernel-runner/releases").iterdir()
     (package / "opt/kernel-runner/bin").symlink_to(release / "bin")
     (package / "run/system").mkdir(parents=True)
-    (package / "bin/systemctl").write_text("#!/bin/sh\necho systemctl $*\n", encoding="utf-8")
-    (package / "bin/systemctl").chmod(0o755)
+    (package / "bin/deb-systemd-invoke").write_text("#!/bin/sh\necho $*\n", encoding="utf-8")
+    (package / "bin/deb-systemd-invoke").chmod(0o755)
     if not has_python:
         (package / "bin/python3.11").write_text("exit 1", encoding="utf-8")
     said = _run(package, "prerm", "remove")
-    assert said.startswith("311: uninstall" if has_python else f"systemctl disable --now --no-reload {UNIT} ")
+    assert said.startswith("311: uninstall" if has_python else f"stop {UNIT} ")
     assert _run(package, "prerm", "upgrade") == ""
