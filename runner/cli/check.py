@@ -346,8 +346,8 @@ def _cgroup(facts: EngineFacts) -> Finding:
 
 
 def _disks(config: Config, facts: EngineFacts | None) -> Iterator[Finding]:
-    data_root = Path(facts.data_root) if facts is not None and facts.data_root else None
-    for space in disk_spaces(config.state_dir, data_root, floor_gib=config.min_free_gib):
+    roots = () if facts is None else facts.data_roots
+    for space in disk_spaces(config.state_dir, roots, floor_gib=config.min_free_gib):
         if space.enough:
             yield Finding.ok("disk", str(space))
         else:

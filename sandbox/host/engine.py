@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -51,6 +52,8 @@ REMOVE_TIMEOUT_S = 20.0
 HOST_ROOT_REPOSITORY = "kernel-runner/host-root"
 #: The name holds no dash: systemd would create it below another slice. Its unit is in `systemd/`.
 SLICE = "kernelrunner.slice"
+#: Unless its configuration names another.
+CONTAINERD_ROOT = "/var/lib/containerd"
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 
 T = TypeVar("T")
@@ -70,8 +73,8 @@ class EngineFacts:
     rootless: bool
     #: Devices that the engine can give by CDI (DeviceDriver.CDI): full name -> their nodes inside (`cdi.offered`).
     cdi: Mapping[str, tuple[str, ...]]
-    #: Directory of images and containers, as the engine sees it; empty if the engine does not report it.
-    data_root: str = ""
+    #: Directories of images and containers, as the engine sees them.
+    data_roots: tuple[Path, ...] = ()
     #: Versions of the engine's components by lower-case name: runc, containerd, ...
     components: Mapping[str, str] = field(default_factory=dict)
 
@@ -140,7 +143,7 @@ class DockerEngine:
             storage_driver=str(info.get("Driver", "")),
             rootless="name=rootless" in security,
             cdi=cdi.offered(info, str(version.get("ApiVersion", ""))),
-            data_root=str(info.get("DockerRootDir") or ""),
+            data_roots=_data_roots(info),
             components={
                 str(component.get("Name", "")).lower(): str(component.get("Version", ""))
                 for component in version.get("Components") or []
@@ -468,6 +471,12 @@ def _sdk() -> ModuleType:
 
 def _create(api: docker.APIClient, body: dict[str, Any]) -> str:
     return str(api.create_container_from_config(body)["Id"])  # type: ignore[no-untyped-call] # the stubs leave it bare
+
+
+def _data_roots(info: Mapping[str, Any]) -> tuple[Path, ...]:
+    """The engine's own, and containerd's where it keeps the images; the engine does not say where that is."""
+    kept = any("io.containerd.snapshotter.v1" in pair for pair in info.get("DriverStatus") or ())
+    return tuple(Path(root) for root in (info.get("DockerRootDir"), CONTAINERD_ROOT if kept else None) if root)
 
 
 def _is_orphan(labels: Mapping[str, str]) -> bool:
