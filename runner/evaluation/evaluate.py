@@ -133,6 +133,8 @@ class Evaluator:
         slots = tuple(slots)
         self._build_cache.arrange(slots)
         self._warm_pool.arrange(spare_cpus(slots))
+        # An earlier try may have come before the engine had everything.
+        self.check()
         for name in dict.fromkeys(slot.gpu_type for slot in slots):
             gpu = self._registry.get(name)
             started = time.monotonic()
@@ -162,14 +164,15 @@ class Evaluator:
         with self._lock:
             # The engine may have been set up otherwise, and the host's software replaced.
             self._facts = None
-            if self._stage is not None and not self._stage.is_dir():
+            unstaged = self._stage is not None and not self._stage.is_dir()
+            if unstaged:
                 self._stage = None
             for name, environment in list(self._environments.items()):
                 gpu = self._registry.get(name)
-                if gpu.image != HOST_IMAGE and self._is_whole(environment):
-                    continue
-                self._environments[name] = self._make_environment(gpu)
-                if self._environments[name] != environment:
+                stays = gpu.image != HOST_IMAGE and self._is_whole(environment)
+                made = replace(environment, **self._offered(gpu)) if stays else self._make_environment(gpu)
+                self._environments[name] = made
+                if unstaged or made != environment:
                     # Not at each try: meanwhile the daemon says what it waits for.
                     _log.warning("environment_gone", gpu_type=name, image=environment.image)
                     # Another image may have other libraries.
@@ -326,7 +329,6 @@ class Evaluator:
 
     def _make_environment(self, gpu: GpuType) -> Environment:
         try:
-            facts = self._facts = self._facts or self._engine.check()
             if self._stage is None:
                 package = Path(tasks.__file__).parent
                 self._stage = stage(
@@ -353,10 +355,17 @@ class Evaluator:
             python=python,
             binds=bound,
             device_driver=_driver(gpu),
-            # The host's root file system has the driver's libraries already, and no hook has a place to write there.
-            cdi={} if gpu.image == HOST_IMAGE else facts.cdi,
-            cgroup_parent=facts.slice,
+            **self._offered(gpu),
         )
+
+    def _offered(self, gpu: GpuType) -> dict[str, Any]:
+        """What the engine adds to an environment."""
+        try:
+            facts = self._facts = self._facts or self._engine.check()
+        except EngineUnavailable as error:
+            raise EngineUnavailableError(str(error)) from error
+        # The host's root file system has the driver's libraries already, and no hook has a place to write there.
+        return {"cdi": {} if gpu.image == HOST_IMAGE else facts.cdi, "cgroup_parent": facts.slice}
 
     def _system(self, place: Place) -> Json:
         """KernelBot's system facts for a GPU type, measured once by the probe container.
