@@ -199,11 +199,10 @@ def with_build(row: Mapping[str, Any], builds: Builds) -> dict[str, Any]:
     if row["id"] not in builds:
         return dict(row)
     build, built_ns = builds[row["id"]]
-    killed = build.report is not None and bool(build.report.outcome.oom_kills)
-    told = {}
-    if build.report is not None and killed and row["verdict"] == "compile_error":
-        told["verdict"], told["message"] = _killed(build.report.outcome)
-    return {**row, **told, "build_ms": round((row["build_ms"] or 0.0) + built_ns / 1e6, 3)}
+    row = {**row, "build_ms": round((row["build_ms"] or 0.0) + built_ns / 1e6, 3)}
+    if build.report is not None and build.report.outcome.oom_kills and row["verdict"] == "compile_error":
+        row["verdict"], row["message"] = _killed(build.report.outcome)
+    return row
 
 
 def rows_of(group: Mapping[str, Any], report: ContainerReport, *, before_candidates_bytes: int | None = None) -> Rows:
