@@ -308,7 +308,10 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
         yield from engines.versions({**facts.components, **engines.toolkit_version()})
         yield _cgroup(facts)
         yield from _disks(config, facts)
-        yield from _runtimes(facts, registry, slots)
+        used: dict[str, list[str]] = {}
+        for gpu_type in dict.fromkeys(slot.gpu_type for slot in slots):
+            used.setdefault(registry.get(gpu_type).runtime, []).append(gpu_type)
+        yield from engines.runtimes(facts, used)
         yield from _images(engine, registry, slots)
         for name in dict.fromkeys(slot.gpu_type for slot in slots):
             mine = [slot for slot in slots if slot.gpu_type == name]
@@ -352,13 +355,6 @@ def _disks(config: Config, facts: EngineFacts | None) -> Iterator[Finding]:
             yield Finding.ok("disk", str(space))
         else:
             yield Finding.failed("disk", f"{space}; no job is taken", REMEDY)
-
-
-def _runtimes(facts: EngineFacts, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
-    used: dict[str, list[str]] = {}
-    for gpu_type in dict.fromkeys(slot.gpu_type for slot in slots):
-        used.setdefault(registry.get(gpu_type).runtime, []).append(gpu_type)
-    yield from engines.runtimes(facts, used)
 
 
 def _images(engine: DockerEngine, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:

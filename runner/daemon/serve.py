@@ -139,20 +139,18 @@ def _serve(spec: DaemonSpec, control: ShutdownControl, health_report: HealthRepo
             check_disk=floor.check,
             watchdog=watchdog,
         )
-        health_report.show(
-            DaemonView(
-                host=config.host_name,
-                snapshot=daemon.snapshot,
-                spool=spool,
-                disk_spaces=floor.disk_spaces,
-                warm=lambda: evaluator.warm,
-                build_workers=lambda: evaluator.builds,
-                queue_depths=QueueDepthCache(store),
-            )
+        health_report.parts = DaemonView(
+            host=config.host_name,
+            snapshot=daemon.snapshot,
+            spool=spool,
+            disk_spaces=floor.disk_spaces,
+            warm=lambda: evaluator.warm,
+            build_workers=lambda: evaluator.builds,
+            queue_depths=QueueDepthCache(store),
         )
         return daemon.run(control)
     finally:
-        health_report.show(None)
+        health_report.parts = None
         # Waiting containers are removed one by one.
         watchdog.expect(LONG_TASK_LIMIT_S)
         evaluator.close()

@@ -170,9 +170,9 @@ class Evaluator:
             for name, environment in list(self._environments.items()):
                 gpu = self._registry.get(name)
                 stays = gpu.image != HOST_IMAGE and self._is_whole(environment)
-                made = replace(environment, **self._offered(gpu)) if stays else self._make_environment(gpu)
-                self._environments[name] = made
-                if unstaged or made != environment:
+                fresh = replace(environment, **self._offered(gpu)) if stays else self._make_environment(gpu)
+                self._environments[name] = fresh
+                if unstaged or fresh != environment:
                     # Not at each try: meanwhile the daemon says what it waits for.
                     _log.warning("environment_gone", gpu_type=name, image=environment.image)
                     # Another image may have other libraries.

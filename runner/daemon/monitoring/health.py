@@ -82,19 +82,11 @@ class HealthReport:
         #: Set by the claiming thread.
         self.readiness = readiness
         self.watchdog = watchdog
-        self._parts: DaemonView | None = None
+        #: What is shown; None: no daemon runs.
+        self.parts: DaemonView | None = None
         #: Metrics that are computed with every scrape.
         self.registry = CollectorRegistry()
         self.registry.register(_Snapshot(self))
-
-    def show(self, parts: DaemonView | None) -> None:
-        """Show these parts from now on; None: no daemon runs."""
-        self._parts = parts
-
-    @property
-    def parts(self) -> DaemonView | None:
-        """The parts that are shown."""
-        return self._parts
 
     def health(self) -> tuple[bool, Json]:
         """Whether the main thread makes progress, and the details."""
@@ -111,7 +103,7 @@ class HealthReport:
         details = self.readiness.reason
         return False, {
             "ready": False,
-            "reason": reason(waiting_for),
+            "reason": REASONS.get(waiting_for, _DRAINING),
             "waiting_for": waiting_for,
             **({} if details is None else {"details": mask_password(details)}),
         }
@@ -119,13 +111,6 @@ class HealthReport:
     def metrics(self) -> bytes:
         """All metrics in Prometheus' text format."""
         return generate_latest(metrics.REGISTRY) + generate_latest(self.registry)
-
-
-def reason(waiting_for: str) -> str:
-    """The reason why a daemon is not ready, as one word."""
-    if waiting_for in REASONS:
-        return REASONS[waiting_for]
-    return _DRAINING
 
 
 class _Snapshot(Collector):

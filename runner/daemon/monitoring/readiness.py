@@ -56,33 +56,21 @@ class Readiness:
         self._logged_s: dict[str, deque[float]] = {}
         self._reported: str | None = None
         self._lock = threading.Lock()
-        self._waiting_for: str | None = "start-up"
-        self._reason: str | None = None
-        self._working: str | None = None
+        #: The missing resource; None while the daemon works.
+        self.waiting_for: str | None = "start-up"
+        #: Details about that, if any.
+        self.reason: str | None = None
+        #: The status while it works; None: it does not.
+        self.status: str | None = None
         self._announced = False
         #: Set while jobs are being claimed.
         self.ready = threading.Event()
 
-    @property
-    def waiting_for(self) -> str | None:
-        """The missing resource; None while the daemon works."""
-        return self._waiting_for
-
-    @property
-    def reason(self) -> str | None:
-        """Details about that, if any."""
-        return self._reason
-
-    @property
-    def status(self) -> str | None:
-        """The status while it works; None: it does not."""
-        return self._working
-
     def not_ready(self, waiting_for: str, *, reason: str) -> None:
         """Something is missing. Logged once per `waiting_for`, however often it is retried."""
         with self._lock:
-            news = self._waiting_for != waiting_for
-            self._waiting_for, self._reason = waiting_for, reason
+            news = self.waiting_for != waiting_for
+            self.waiting_for, self.reason = waiting_for, reason
             self.ready.clear()
             due = self._due(waiting_for)
         if due:
@@ -93,8 +81,8 @@ class Readiness:
     def working(self, status: str) -> None:
         """Jobs are claimed. Sends READY=1 the first time, and what has changed since."""
         with self._lock:
-            news = self._waiting_for is not None or self._working != status
-            self._waiting_for, self._reason, self._working = None, None, status
+            news = self.waiting_for is not None or self.status != status
+            self.waiting_for, self.reason, self.status = None, None, status
             self.ready.set()
             due = self._due(f"ready: {status}")
         if due:
@@ -105,8 +93,8 @@ class Readiness:
     def paused(self, why: str) -> None:
         """All is well, but no jobs are claimed, on purpose. Sends READY=1, too. Logged once per `why`."""
         with self._lock:
-            news = self._waiting_for != why
-            self._waiting_for, self._reason = why, None
+            news = self.waiting_for != why
+            self.waiting_for, self.reason = why, None
             self.ready.clear()
             due = self._due(why)
         if due:
@@ -117,7 +105,7 @@ class Readiness:
     def stopping(self, status: str) -> None:
         """No more jobs are claimed."""
         with self._lock:
-            self._waiting_for, self._reason = "shutdown", status
+            self.waiting_for, self.reason = "shutdown", status
             self.ready.clear()
         _log.info("stopping", status=status)
         self.tell(f"STOPPING=1\nSTATUS={_one_line(status)}")

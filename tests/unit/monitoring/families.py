@@ -63,16 +63,14 @@ def shown_name(family: Metric) -> str:
 def _collected(folder: Path) -> Iterator[Metric]:
     slot = Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,))
     health_report = HealthReport(Readiness(), Watchdog())
-    health_report.show(
-        DaemonView(
-            host="h",
-            snapshot=lambda: DaemonSnapshot(slots=((slot, False),), quarantined={}, leases=0, unwritten=0),
-            spool=Spool(folder / "spool"),
-            disk_spaces=lambda: [DiskSpace(what="x", path=folder, free_bytes=1, floor_bytes=1)],
-            warm=dict,
-            build_workers=lambda: (0, 0),
-            queue_depths=cast("QueueDepthCache", _Depths()),
-        )
+    health_report.parts = DaemonView(
+        host="h",
+        snapshot=lambda: DaemonSnapshot(slots=((slot, False),), quarantined={}, leases=0, unwritten=0),
+        spool=Spool(folder / "spool"),
+        disk_spaces=lambda: [DiskSpace(what="x", path=folder, free_bytes=1, floor_bytes=1)],
+        warm=dict,
+        build_workers=lambda: (0, 0),
+        queue_depths=cast("QueueDepthCache", _Depths()),
     )
     for registry in (metrics.REGISTRY, health_report.registry):
         yield from (family for family in registry.collect() if family.name.startswith("kernel_runner"))
