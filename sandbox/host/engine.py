@@ -321,7 +321,8 @@ class DockerEngine:
         Images that a container uses or another owner imported stay. Returns how many were removed.
         """
         kept = frozenset(keep)
-        images = self._call("images", lambda api: api.images(name=HOST_ROOT_REPOSITORY))
+        # Not by name: of two that were imported at the same time one has lost its own.
+        images = self._call("images", lambda api: api.images(filters={"label": hostconfig.LABEL_OWNER}))
         gone = 0
         for image in images:
             labels = image.get("Labels") or {}
