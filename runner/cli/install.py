@@ -280,6 +280,3 @@ def _remove_images(host: Host) -> None:
                 engine.prune_host_roots(keep=())
     except (ConfigError, SandboxError) as error:
         note(f"the engine could not be asked to remove this daemon's images: {error}")
-
-
-__all__ = ["install", "uninstall", "upgrade"]

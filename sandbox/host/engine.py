@@ -63,7 +63,6 @@ T = TypeVar("T")
 class EngineFacts:
     """The engine's description of itself."""
 
-    name: str
     version: str
     api_version: str
     runtimes: tuple[str, ...]
@@ -134,7 +133,6 @@ class DockerEngine:
         version = self._call("version", lambda api: api.version())
         security = [option.split(",")[0] for option in info.get("SecurityOptions") or []]
         return EngineFacts(
-            name=str(info.get("Name", "")),
             version=str(version.get("Version", "")),
             api_version=str(version.get("ApiVersion", "")),
             runtimes=tuple(sorted(info.get("Runtimes") or {})),

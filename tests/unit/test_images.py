@@ -37,7 +37,6 @@ class ImageEngine:
     def check(self) -> EngineFacts:
         """A plain engine."""
         return EngineFacts(
-            name="e",
             version="28",
             api_version="1.48",
             runtimes=("runc",),

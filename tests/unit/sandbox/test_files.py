@@ -107,39 +107,30 @@ def test_the_host_root_has_what_compilers_need() -> None:
         assert members[str(Path(bind.target).parent).lstrip("/") or "usr"].mode == 0o755
 
 
-@pytest.mark.parametrize("changed", ["libraries", "alternative", "vendor", "environment"])
+@pytest.mark.parametrize("changed", ["libraries", "alternative", "vendor"])
 def test_the_host_root_follows_the_hosts_software(
     changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An upgrade under a running daemon: else a compiler that has moved is not found until it ends."""
+    cache, links, vendor = (tmp_path / name for name in ("ld.so.cache", "links", "rocm"))
     for name in ("links", "rocm-6", "rocm-7"):
         (tmp_path / name).mkdir()
-    cache, vendor = tmp_path / "ld.so.cache", tmp_path / "rocm"
     cache.write_text("6")
     vendor.symlink_to("rocm-6")
-    monkeypatch.setattr(hostroot, "_COPIED", (str(cache).lstrip("/"),))
-    monkeypatch.setattr(hostroot, "_COPIED_FOLDERS", (str(tmp_path / "links").lstrip("/"),))
-    monkeypatch.setattr(hostroot, "_VENDORS", (str(vendor),))
+    for name, value in (("_COPIED", cache), ("_COPIED_FOLDERS", links), ("_VENDORS", vendor)):
+        monkeypatch.setattr(hostroot, name, (str(value) if value is vendor else str(value).lstrip("/"),))
     monkeypatch.setattr(hostroot, "_WRITABLE", ())
-    venv.create(tmp_path / "env", with_pip=False, symlinks=True)
-    root = HostRoot(tmp_path / "env" / "bin" / "python")
-    before = root.tar(), root.binds()
+    before = HostRoot(Path(sys.executable)).tar()
     if changed == "libraries":
         cache.write_text("7")
         os.utime(cache, ns=(1, 1))
     elif changed == "alternative":
-        (tmp_path / "links" / "cuda").symlink_to("/usr/local/cuda-13")
-        os.utime(tmp_path / "links", ns=(1, 1))
-    elif changed == "vendor":
+        (links / "cuda").symlink_to("/usr/local/cuda-13")
+        os.utime(links, ns=(1, 1))
+    else:
         vendor.unlink()
         vendor.symlink_to("rocm-7")
-    else:
-        python = tmp_path / "env" / "bin" / "python"
-        python.unlink()
-        with pytest.raises(RootFilesystemError, match="does not run"):
-            root.tar()
-        return
-    assert (root.tar(), root.binds()) != before
+    assert HostRoot(Path(sys.executable)).tar() != before
 
 
 def test_the_environment_and_its_base_are_bound_and_nothing_above_them() -> None:

@@ -33,14 +33,6 @@ def test_a_purge_removes_all_that_is_the_operators() -> None:
     assert "/etc/systemd/system/$unit.d" in text
 
 
-def test_the_scripts_call_the_program_where_the_package_has_it() -> None:
-    """The wheels' script makes the new release; the old one ends what runs."""
-    wheels = f"{PREFIX}/wheels/kernel-runner"
-    assert f"{wheels} upgrade\n" in (SCRIPTS / "postinst").read_text(encoding="utf-8")
-    assert f"{PREFIX}/bin/kernel-runner uninstall\n" in (SCRIPTS / "prerm").read_text(encoding="utf-8")
-    assert wheels.lstrip("/") in (ROOT / ".ci" / "package").read_text(encoding="utf-8")
-
-
 #: A Python of that version: makes an environment, whose own Python runs while the version's is there.
 _PYTHON = """\
 #!/bin/sh
