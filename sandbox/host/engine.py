@@ -381,12 +381,7 @@ class DockerEngine:
     # --- connections ---------------------------------------------------------------------------------------------
 
     def _version(self) -> str:
-        if self._api_version is None:
-            with self._client(self._timeout_s):
-                pass
-        if self._api_version is None:
-            raise EngineUnavailable(f"engine at {self.base_url}: it does not report its API version")
-        return self._api_version
+        return self._api_version or self._call("version", lambda api: str(api.api_version))
 
     def _negotiated(self) -> str:
         """The API version, asked for anew: another release of the engine may have taken this one's place."""
