@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,7 +42,9 @@ def up(stack: Stack) -> None:
         say(f"daemon: process {pid}, log {stack.daemon_log}; it proves its containers with a probe first")
         if not stack.daemon_serves(since=began):
             say(f"the daemon is not ready; its log says why: {stack.daemon_log}")
-        _start_gateway(stack)
+        gateway = stack.serve_gateway()
+        if gateway is not None:
+            say(f"gateway: {gateway}/ (`kernel-runner user token ME` logs you in); log {stack.gateway_log}")
         say("""up. Now: eval "$(make -s env)" and kernel-runner submit \
 tasks/problems/vectoradd/solutions/correct/torch_add.py --leaderboard vectoradd --mode test --wait""")
 
@@ -142,17 +144,6 @@ def _command_of(pid: int) -> str:
     return ""
 
 
-def _start_gateway(stack: Stack) -> None:
-    """Start the gateway and say where it is; without it the stack is up too."""
-    url = stack.serve_gateway()
-    if url is not None:
-        say(f"gateway: {url}/ (`kernel-runner user token ME` logs you in); log {stack.gateway_log}")
-
-
-def _shell(environment: Mapping[str, str]) -> str:
-    return "\n".join(f"export {name}={quote(value)}" for name, value in environment.items())
-
-
 def main(arguments: Sequence[str]) -> int:
     """Entry of `python -m development`."""
     usage = "usage: python -m development up | down | env | clean | demo | run -- COMMAND..."
@@ -163,7 +154,8 @@ def main(arguments: Sequence[str]) -> int:
             case ["down"]:
                 down(Stack(state_directory()))
             case ["env"]:
-                print(_shell(Stack(state_directory()).environment()))  # noqa: T201 this is the command's output
+                for name, value in Stack(state_directory()).environment().items():
+                    print(f"export {name}={quote(value)}")  # noqa: T201 this is the command's output
             case ["clean"]:
                 clean()
             case ["demo"]:

@@ -88,6 +88,15 @@ class Stack:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.config_file = directory / "config.toml"
+        self.admin_token_file = directory / "admin_token"
+        self.daemon_log = directory / "daemon.log"
+        self.gateway_log = directory / "gateway.log"
+        self._daemon_pid_file = directory / "daemon.pid"
+        self._gateway_pid_file = directory / "gateway.pid"
+        self._engine_pid_file = directory / "docker.pid"
+        self._engine_socket = directory / "docker.sock"
+        self._postgres_data = directory / "postgres"
         #: The gateway, if this process started it.
         self._gateway: subprocess.Popen[bytes] | None = None
         try:
@@ -100,19 +109,6 @@ class Stack:
             raise ConfigError(f"{directory} belongs to user {status.st_uid}, not to us (remove it and try again)")
         if not stat.S_ISDIR(status.st_mode):
             raise ConfigError(f"{directory} is a link, expected a folder (remove it and try again)")
-
-    @property
-    def config_file(self) -> Path:
-        """The daemon's configuration."""
-        return self.directory / "config.toml"
-
-    @property
-    def _postgres_data(self) -> Path:
-        return self.directory / "postgres"
-
-    @property
-    def _engine_socket(self) -> Path:
-        return self.directory / "docker.sock"
 
     # -- PostgreSQL ----------------------------------------------------------------------------------------------
 
@@ -140,10 +136,8 @@ class Stack:
 
     def stop_postgres(self) -> None:
         """Stop the embedded PostgreSQL if it runs."""
-        pid = self._postgres_pid()
-        if pid is not None:
-            # SIGINT is PostgreSQL's fast shutdown: sessions are ended, data is safe.
-            _stop_process(pid, signal.SIGINT, "PostgreSQL")
+        # SIGINT is PostgreSQL's fast shutdown: sessions are ended, data is safe.
+        _stop_process(self._postgres_pid(), signal.SIGINT, "PostgreSQL")
 
     def _postgres_pid(self) -> int | None:
         return _read_pid(self._postgres_data / "postmaster.pid", argument=str(self._postgres_data))
@@ -211,10 +205,6 @@ class Stack:
             time.sleep(0.2)
         return Engine(url=url, ours=True)
 
-    @property
-    def _engine_pid_file(self) -> Path:
-        return self.directory / "docker.pid"
-
     def _engine_pid(self) -> int | None:
         return _read_pid(self._engine_pid_file, argument=f"--pidfile={self._engine_pid_file}")
 
@@ -235,9 +225,7 @@ class Stack:
             # One that was killed leaves its pid file and running containers; a new one ends them when it starts.
             say("the container engine was killed: starting it to clean up after it")
             self._start_dockerd()
-        pid = self._engine_pid()
-        if pid is not None:
-            _stop_process(pid, signal.SIGTERM, "dockerd")
+        _stop_process(self._engine_pid(), signal.SIGTERM, "dockerd")
         data = self.directory / "docker"
         if any(line.split()[1] == str(data) for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()):
             # The storage driver binds its directory onto itself, and would leave that behind.
@@ -271,17 +259,8 @@ class Stack:
         self._daemon_pid_file.write_text(f"{process.pid}\n", encoding="utf-8")
         return process.pid
 
-    @property
-    def _daemon_pid_file(self) -> Path:
-        return self.directory / "daemon.pid"
-
     def _daemon_pid(self) -> int | None:
         return _read_pid(self._daemon_pid_file, argument=str(self.config_file), but=_GATEWAY)
-
-    @property
-    def daemon_log(self) -> Path:
-        """Where the daemon of this stack writes."""
-        return self.directory / "daemon.log"
 
     def daemon_runs(self) -> bool:
         """Whether the daemon is alive."""
@@ -320,22 +299,10 @@ class Stack:
 
     def stop_daemon(self) -> None:
         """Let the daemon finish what it runs, and end it."""
-        pid = self._daemon_pid()
-        if pid is not None:
-            _stop_process(pid, signal.SIGTERM, "the daemon")
+        _stop_process(self._daemon_pid(), signal.SIGTERM, "the daemon")
         self._daemon_pid_file.unlink(missing_ok=True)
 
     # -- gateway -------------------------------------------------------------------------------------------------
-
-    @property
-    def admin_token_file(self) -> Path:
-        """Where the token for the gateway's admin routes is."""
-        return self.directory / "admin_token"
-
-    @property
-    def gateway_log(self) -> Path:
-        """Where the gateway of this stack writes."""
-        return self.directory / "gateway.log"
 
     def start_gateway(self) -> int:
         """Start `kernel-runner gateway` in the background, or find it running; its process id.
@@ -388,10 +355,6 @@ class Stack:
             return None
         return f"http://{address}"
 
-    @property
-    def _gateway_pid_file(self) -> Path:
-        return self.directory / "gateway.pid"
-
     def _gateway_pid(self) -> int | None:
         return _read_pid(self._gateway_pid_file, argument=str(self.config_file), last=_GATEWAY)
 
@@ -402,9 +365,7 @@ class Stack:
 
     def stop_gateway(self) -> None:
         """Let the gateway finish what is open, and end it."""
-        pid = self._gateway_pid()
-        if pid is not None:
-            _stop_process(pid, signal.SIGTERM, "the gateway")
+        _stop_process(self._gateway_pid(), signal.SIGTERM, "the gateway")
         if self._gateway is not None:
             self._gateway.poll()
         self._gateway_pid_file.unlink(missing_ok=True)
@@ -536,11 +497,8 @@ def _answers(url: str) -> bool:
     if url.startswith("unix://") and not Path(url.removeprefix("unix://")).exists():
         return False
     try:
-        engine = DockerEngine(url, owner="check", timeout_s=_ENGINE_ANSWER_S)
-        try:
+        with DockerEngine(url, owner="check", timeout_s=_ENGINE_ANSWER_S) as engine:
             engine.check()
-        finally:
-            engine.close()
     except SandboxError:
         return False
     return True
@@ -620,7 +578,9 @@ def _is_zombie(pid: int) -> bool:
         return False
 
 
-def _stop_process(pid: int, how: signal.Signals, what: str) -> None:
+def _stop_process(pid: int | None, how: signal.Signals, what: str) -> None:
+    if pid is None:
+        return
     os.kill(pid, how)
     deadline = time.monotonic() + _STOP_S
     while time.monotonic() < deadline:

@@ -11,14 +11,14 @@ fail() {
     exit 2
 }
 
-# The first Python that has wheels here: some are made for one version only.
+# The first Python that has wheels here, as some are made for one version only, and that makes environments. By its
+# version, if it can be: python3 becomes another one with the distribution's next release.
 python=
-for candidate in python3 python3.11 python3.12 python3.13 python3.14; do
+for candidate in python3.11 python3.12 python3.13 python3.14 python3; do
     tag=$("$candidate" -c 'import sys; print("cp%d%d" % sys.version_info[:2])' 2>/dev/null) || continue
-    if ls "$here"/*-"$tag"-*.whl >/dev/null 2>&1; then
-        python=$candidate
-        break
-    fi
+    ls "$here"/*-"$tag"-*.whl >/dev/null 2>&1 || continue
+    python=$candidate
+    "$python" -c 'import venv, ensurepip' 2>/dev/null && break
 done
 [ -n "$python" ] || fail "no Python on PATH that the wheels in $here fit; \`make package PYTHONS=\"3.11 3.12\"\` adds some"
 "$python" -c 'import venv, ensurepip' 2>/dev/null || fail "$python has no venv (Debian: apt-get install $python-venv)"
@@ -32,7 +32,8 @@ done
 version=${wheel#"$here"/kernel_runner-}
 release=$prefix/releases/${version%%-*}-$(sha256sum "$wheel" | cut -c 1-8)
 
-if [ ! -e "$release/.complete" ]; then
+# Made anew where its Python has gone.
+if ! { [ -e "$release/.complete" ] && "$release/bin/python" -Ic 'import runner' 2>/dev/null; }; then
     [ "$(id -u)" = 0 ] || fail "root is needed to write to $prefix: use sudo"
     rm -rf "$release"
     "$python" -m venv "$release"

@@ -320,9 +320,10 @@ class Config(BaseModel):
     """
     min_free_gib: float = Field(default=2.0, ge=0.0, examples=[10.0])
     """
-    How much must be free on the disks of `state_dir` and of the engine's data (`docker info`: Docker Root Dir). With
-    less, the daemon is not ready and claims nothing; runs go on. It claims again by itself when there is room.
-    `kernel-runner check` shows both places. 0 turns it off.
+    How much must be free on the disks of `state_dir` and of the engine's data (`docker info`: Docker Root Dir, and
+    /var/lib/containerd where containerd keeps the images), beside a thousand inodes. With less, the daemon is not ready
+    and claims nothing; runs go on. It claims again by itself when there is room. `kernel-runner check` shows the
+    places. 0 turns it off.
     """
     retention_days: float = Field(default=30.0, ge=1.0, le=36500.0, examples=[90.0])
     """

@@ -17,6 +17,8 @@ from runner.base.config import Config
 from runner.base.errors import DiskFullError
 
 GIB: Final = 2**30
+#: Fewer free inodes count as none: a result and a container take some.
+INODES: Final = 1000
 #: How to free a full disk.
 REMEDY: Final = (
     "free some (`docker system df` shows what the engine keeps, `docker image prune` removes replaced builds), or lower"
@@ -34,50 +36,59 @@ class DiskSpace:
     #: Bytes that a process without privileges may still write; None: the place cannot be looked at from here.
     free_bytes: int | None
     floor_bytes: int
+    #: None: the file system does not count them, or the place cannot be looked at.
+    free_inodes: int | None = None
 
     @property
     def enough(self) -> bool:
         """Whether jobs may be taken; unknown free space does not stop them."""
-        return self.free_bytes is None or self.free_bytes >= self.floor_bytes
+        inodes = self.free_inodes is None or self.free_inodes >= INODES or self.floor_bytes == 0
+        return self.free_bytes is None or (self.free_bytes >= self.floor_bytes and inodes)
 
     def __str__(self) -> str:
         """For people, in GiB."""
         if self.free_bytes is None:
             return f"{self.what} {self.path}: cannot be looked at from here"
-        return f"{self.what} {self.path}: {self.free_bytes / GIB:.2f} GiB free, floor {self.floor_bytes / GIB:g} GiB"
+        few = self.free_inodes is not None and self.free_inodes < INODES
+        inodes = f", {self.free_inodes} inodes free, floor {INODES}" if few else ""
+        free, floor = self.free_bytes / GIB, self.floor_bytes / GIB
+        return f"{self.what} {self.path}: {free:.2f} GiB free, floor {floor:g} GiB{inodes}"
 
 
-def free_bytes(path: Path) -> int | None:
-    """Bytes that may still be written below a path; None: the path is missing or not readable."""
+def _space(what: str, path: Path, floor_bytes: int, *, of: Path) -> DiskSpace:
+    """The space of a place; `of`: a path on its file system."""
     try:
-        status = os.statvfs(path)
+        status = os.statvfs(of)
     except OSError:
-        return None
-    return status.f_bavail * status.f_frsize
+        return DiskSpace(what=what, path=path, free_bytes=None, floor_bytes=floor_bytes)
+    return DiskSpace(
+        what=what,
+        path=path,
+        free_bytes=status.f_bavail * status.f_frsize,
+        floor_bytes=floor_bytes,
+        free_inodes=status.f_favail if status.f_files else None,
+    )
 
 
-def disk_spaces(state_dir: Path, data_root: Path | None, *, floor_gib: float) -> Sequence[DiskSpace]:
-    """The places that fill up: the state directory, and the engine's data directory once it is known."""
+def disk_spaces(state_dir: Path, data_roots: Sequence[Path], *, floor_gib: float) -> Sequence[DiskSpace]:
+    """The places that fill up: the state directory, and the engine's data directories once they are known."""
     floor = int(floor_gib * GIB)
     # Before the first start there is no state directory: it will be made where its nearest parent is.
     state = next((place for place in (state_dir, *state_dir.parents) if os.path.lexists(place)), state_dir)
-    spaces = [DiskSpace(what="state_dir", path=state_dir, free_bytes=free_bytes(state), floor_bytes=floor)]
-    if data_root is not None:
-        free = free_bytes(data_root)
-        spaces.append(DiskSpace(what="the engine's data in", path=data_root, free_bytes=free, floor_bytes=floor))
-    return spaces
+    data = (_space("the engine's data in", root, floor, of=root) for root in data_roots)
+    return [_space("state_dir", state_dir, floor, of=state), *data]
 
 
 class DiskFloor:
-    """The limit of a running daemon; `data_root` returns the engine's data directory once that is known."""
+    """The limit of a running daemon; `data_roots` returns the engine's data directories once they are known."""
 
-    def __init__(self, config: Config, data_root: Callable[[], Path | None]) -> None:
+    def __init__(self, config: Config, data_roots: Callable[[], Sequence[Path]]) -> None:
         self._config = config
-        self._data_root = data_root
+        self._data_roots = data_roots
 
     def disk_spaces(self) -> Sequence[DiskSpace]:
         """The places, as they are now."""
-        return disk_spaces(self._config.state_dir, self._data_root(), floor_gib=self._config.min_free_gib)
+        return disk_spaces(self._config.state_dir, self._data_roots(), floor_gib=self._config.min_free_gib)
 
     def check(self) -> None:
         """Check whether jobs may be taken.

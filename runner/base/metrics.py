@@ -8,7 +8,6 @@ and an addition, and cannot fail.
 from __future__ import annotations
 
 import functools
-import threading
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -126,25 +125,8 @@ _CAUSES: Final = {
 }
 
 
-class _Claims:
-    """When the jobs that run here were claimed, on this host's clock. Threadsafe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._since_s: dict[tuple[int, int], float] = {}
-
-    def begin(self, job: Job) -> None:
-        with self._lock:
-            self._since_s[job.key] = time.monotonic()
-
-    def end(self, job: Job) -> float | None:
-        """Seconds since the claim; None: it was an earlier process's."""
-        with self._lock:
-            since_s = self._since_s.pop(job.key, None)
-        return None if since_s is None else time.monotonic() - since_s
-
-
-_CLAIMS: Final = _Claims()
+#: When the jobs that run here were claimed, on this host's clock. One of an earlier process is not in it.
+_CLAIMED_S: Final[dict[tuple[int, int], float]] = {}
 
 
 @functools.cache
@@ -155,7 +137,7 @@ def _one(metric: Any, *labels: str) -> Any:  # noqa: ANN401 - a counter or a his
 
 def claimed(job: Job) -> None:
     """A slot has begun with a job."""
-    _CLAIMS.begin(job)
+    _CLAIMED_S[job.key] = time.monotonic()
     if job.attempt == 1:
         _one(_PICKUP, job.gpu_type).observe(_waited_s(job))
 
@@ -172,7 +154,7 @@ def evaluated(job: Job, result: JobResult) -> None:
 
 def ended(job: Job, outcome: str) -> None:
     """An attempt has ended without a result."""
-    _CLAIMS.end(job)
+    _CLAIMED_S.pop(job.key, None)
     _one(_ATTEMPTS, job.gpu_type, outcome).inc()
     if outcome == "overtime":
         _FAULTS.labels("overtime").inc()
@@ -181,14 +163,14 @@ def ended(job: Job, outcome: str) -> None:
 def committed(job: Job, verdict: Verdict) -> None:
     """A result is in the database."""
     _one(_VERDICTS, job.gpu_type, job.mode.value, verdict.value).inc()
-    since_s = _CLAIMS.end(job)
-    if since_s is not None:
-        _one(_TURNAROUND, job.gpu_type, job.mode.value).observe(_waited_s(job) + since_s)
+    claimed_s = _CLAIMED_S.pop(job.key, None)
+    if claimed_s is not None:
+        _one(_TURNAROUND, job.gpu_type, job.mode.value).observe(_waited_s(job) + time.monotonic() - claimed_s)
 
 
 def uncommitted(job: Job) -> None:
     """A result will not be: it is too late, or refused."""
-    _CLAIMS.end(job)
+    _CLAIMED_S.pop(job.key, None)
 
 
 def refused(job: Job) -> None:

@@ -250,19 +250,3 @@ def example(*texts: str) -> str:
         lines += [f"  {command}", *(f"    {line}".rstrip() for line in printed)]
     # Each paragraph needs the mark that keeps its lines apart.
     return "\b\n" + "\n".join(lines).replace("\n\n", "\n\n\b\n")
-
-
-__all__ = [
-    "ExitCode",
-    "Session",
-    "app",
-    "console",
-    "example",
-    "exit_code_for",
-    "fail",
-    "note",
-    "out",
-    "out_json",
-    "root",
-    "session",
-]

@@ -308,7 +308,10 @@ def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterat
         yield from engines.versions({**facts.components, **engines.toolkit_version()})
         yield _cgroup(facts)
         yield from _disks(config, facts)
-        yield from _runtimes(facts, registry, slots)
+        used: dict[str, list[str]] = {}
+        for gpu_type in dict.fromkeys(slot.gpu_type for slot in slots):
+            used.setdefault(registry.get(gpu_type).runtime, []).append(gpu_type)
+        yield from engines.runtimes(facts, used)
         yield from _images(engine, registry, slots)
         for name in dict.fromkeys(slot.gpu_type for slot in slots):
             mine = [slot for slot in slots if slot.gpu_type == name]
@@ -346,19 +349,12 @@ def _cgroup(facts: EngineFacts) -> Finding:
 
 
 def _disks(config: Config, facts: EngineFacts | None) -> Iterator[Finding]:
-    data_root = Path(facts.data_root) if facts is not None and facts.data_root else None
-    for space in disk_spaces(config.state_dir, data_root, floor_gib=config.min_free_gib):
+    roots = () if facts is None else facts.data_roots
+    for space in disk_spaces(config.state_dir, roots, floor_gib=config.min_free_gib):
         if space.enough:
             yield Finding.ok("disk", str(space))
         else:
             yield Finding.failed("disk", f"{space}; no job is taken", REMEDY)
-
-
-def _runtimes(facts: EngineFacts, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
-    used: dict[str, list[str]] = {}
-    for gpu_type in dict.fromkeys(slot.gpu_type for slot in slots):
-        used.setdefault(registry.get(gpu_type).runtime, []).append(gpu_type)
-    yield from engines.runtimes(facts, used)
 
 
 def _images(engine: DockerEngine, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:

@@ -30,6 +30,7 @@ from runner.cli.installation import (
     GATEWAY_SOCKET,
     GATEWAY_UNIT,
     RELEASES,
+    SITE,
     UNIT,
     USER,
     WEBHOOKS_UNIT,
@@ -178,6 +179,7 @@ def _configure(host: Host, address: str | None, eval_python: Path | None) -> Non
     if eval_python is not None:
         config = _with_eval_python(config, eval_python)
     host.file(CONFIG, config.encode())
+    host.file(SITE, shipped("site.conf"))
     if address is not None:
         host.file(DATABASE_URL, f"{address}\n".encode(), mode=0o600)
         if host.at(DATABASE_URL).read_text(encoding="utf-8").strip() != address:
@@ -278,6 +280,3 @@ def _remove_images(host: Host) -> None:
                 engine.prune_host_roots(keep=())
     except (ConfigError, SandboxError) as error:
         note(f"the engine could not be asked to remove this daemon's images: {error}")
-
-
-__all__ = ["install", "uninstall", "upgrade"]

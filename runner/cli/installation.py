@@ -31,6 +31,7 @@ PREFIX: Final = "/opt/kernel-runner"
 #: Where postinst makes the environment of each release.
 RELEASES: Final = "/opt/kernel-runner/releases"
 CONFIG: Final = "/etc/kernel-runner/config.toml"
+SITE: Final = f"/etc/systemd/system/{UNIT}.d/site.conf"
 DATABASE_URL: Final = "/etc/kernel-runner/credentials/database_url"
 #: Links into the release that is in use.
 LINKS: Final = {f"{PREFIX}/bin": "bin", f"{PREFIX}/tasks": "tasks"}

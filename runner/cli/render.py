@@ -16,11 +16,7 @@ from rich.text import Text
 from runner.base.model import JobState, Verdict
 from runner.base.safe import one_line
 from runner.base.units import moment, score, shapes
-from runner.store.records import (
-    POSITION_LIMIT,
-    StatusLine,
-    ValidationLine,
-)
+from runner.store.records import POSITION_LIMIT, StatusLine, ValidationLine
 
 
 def assured(time: str, timing: object) -> str:

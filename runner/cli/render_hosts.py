@@ -12,10 +12,7 @@ from runner.base.gpu_types import GpuType, Registry, Vendor
 from runner.base.safe import one_line
 from runner.base.units import age
 from runner.cli.render import make_table
-from runner.store.records import (
-    GpuTypeLine,
-    HostLine,
-)
+from runner.store.records import GpuTypeLine, HostLine
 
 #: Seconds after which a host that has not said goodbye is taken for lost.
 SILENT_S = 60.0
@@ -55,6 +52,8 @@ def hosts_table(hosts: Sequence[HostLine]) -> RenderableType:
     table = make_table("name", "state", "version", "slots", "running", "last seen", "")
     for line in hosts:
         counts = slots_per_type((line,))
+        drain = [": ".join(filter(None, ("draining", line.drain_reason)))] if line.draining else []
+        away = [f"{slot['name']} not used: {slot['quarantined']}" for slot in line.slots if slot.get("quarantined")]
         table.add_row(
             Text(one_line(line.name)),
             host_state(line),
@@ -62,7 +61,7 @@ def hosts_table(hosts: Sequence[HostLine]) -> RenderableType:
             Text(one_line(", ".join(f"{count} x {gpu}" for gpu, count in sorted(counts.items())) or "none")),
             str(line.running),
             f"{age(line.silent_s)} ago",
-            Text(one_line("; ".join(filter(None, (_drain_note(line), *_quarantine_notes(line)))))),
+            Text(one_line("; ".join(drain + away))),
         )
     return table
 
@@ -74,16 +73,6 @@ def host_state(line: HostLine) -> str:
     if line.silent_s > SILENT_S:
         return "silent"
     return "draining" if line.draining else "up"
-
-
-def _quarantine_notes(line: HostLine) -> list[str]:
-    return [f"{slot['name']} not used: {slot['quarantined']}" for slot in line.slots if slot.get("quarantined")]
-
-
-def _drain_note(line: HostLine) -> str:
-    if not line.draining:
-        return ""
-    return "draining" if line.drain_reason is None else f"draining: {line.drain_reason}"
 
 
 def slots_per_type(hosts: Sequence[HostLine]) -> Mapping[str, int]:

@@ -184,7 +184,7 @@ class Daemon:
         self._control = control
         store = self._store_factory("claim")
         control.on_stop(self._wake.set)
-        self._quarantine.on_change(self._wake.set)
+        self._quarantine.on_change = self._wake.set
         try:
             if self._start(store, control):
                 self._loop(store, control)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -47,7 +47,7 @@ class _DockerAdapter:
         self._quarantine = quarantine
         self._slots = slots
         #: Where the engine keeps its data, once it has been asked.
-        self.data_root: Path | None = None
+        self.data_roots: Sequence[Path] = ()
 
     def check(self) -> object:
         """Ask the engine what it is."""
@@ -55,7 +55,7 @@ class _DockerAdapter:
             facts = self._engine.check()
         except SandboxError as error:
             raise EngineUnavailableError(str(error)) from error
-        self.data_root = Path(facts.data_root) if facts.data_root else None
+        self.data_roots = facts.data_roots
         return facts
 
     def reap(self) -> int:
@@ -110,7 +110,7 @@ def _serve(spec: DaemonSpec, control: ShutdownControl, health_report: HealthRepo
     quarantine = Quarantine()
     evaluator = Evaluator(engine, spec.registry, evaluation_settings(config, spec.eval_python), quarantine)
     port = _DockerAdapter(engine, quarantine, {slot.name for slot in spec.slots})
-    floor = DiskFloor(config, lambda: port.data_root)
+    floor = DiskFloor(config, lambda: port.data_roots)
     spool = Spool(config.state_dir / "spool")
 
     def store(purpose: str) -> QueueStore:

@@ -30,11 +30,8 @@ class Quarantine:
         self._lock = threading.Lock()
         self._stuck: dict[str, list[tuple[object, str]]] = {}
         self._stop = threading.Event()
-        self._on_change: Callable[[], None] = lambda: None
-
-    def on_change(self, call: Callable[[], None]) -> None:
-        """Call this whenever the state of a slot changes."""
-        self._on_change = call
+        #: Called whenever the state of a slot changes.
+        self.on_change: Callable[[], object] = lambda: None
 
     def quarantine_container(self, slot: str, container: str, why: str, *, gone: Callable[[], bool]) -> None:
         """Quarantine a slot until `gone` is true of the container of this id, which could not be removed."""
@@ -55,7 +52,7 @@ class Quarantine:
                 return
             self._stuck.setdefault(slot, []).append((key, reason))
         _log.error("slot_quarantined", slot=slot, reason=reason, **fields)
-        self._on_change()
+        self.on_change()
 
         def watch() -> None:
             while not self._stop.wait(self._retry_s):
@@ -68,7 +65,7 @@ class Quarantine:
                     else:
                         self._stuck.pop(slot, None)
                 _log.warning(event, slot=slot, free=not left, **fields)
-                self._on_change()
+                self.on_change()
                 return
 
         threading.Thread(target=watch, name=f"quarantine-{slot}", daemon=True).start()

@@ -133,6 +133,8 @@ class Evaluator:
         slots = tuple(slots)
         self._build_cache.arrange(slots)
         self._warm_pool.arrange(spare_cpus(slots))
+        # An earlier try may have come before the engine had everything.
+        self.check()
         for name in dict.fromkeys(slot.gpu_type for slot in slots):
             gpu = self._registry.get(name)
             started = time.monotonic()
@@ -152,18 +154,25 @@ class Evaluator:
     def check(self) -> None:
         """Look for what containers are made of: images, staged code, the environment. What has gone is made anew.
 
-        An engine that is emptied, or its images that are pruned, would fail every job until this process ends.
+        An engine that is emptied, its images that are pruned, or another release of the host's software would fail
+        every job until this process ends.
 
         Raises:
             EngineUnavailableError: no engine answers.
             EvaluationError: it cannot be made.
         """
         with self._lock:
+            # The engine may have been set up otherwise, and the host's software replaced.
+            self._facts = None
+            unstaged = self._stage is not None and not self._stage.is_dir()
+            if unstaged:
+                self._stage = None
             for name, environment in list(self._environments.items()):
-                if not self._is_whole(environment):
-                    if self._stage is not None and not self._stage.is_dir():
-                        self._stage = None
-                    self._environments[name] = self._make_environment(self._registry.get(name))
+                gpu = self._registry.get(name)
+                stays = gpu.image != HOST_IMAGE and self._is_whole(environment)
+                fresh = replace(environment, **self._offered(gpu)) if stays else self._make_environment(gpu)
+                self._environments[name] = fresh
+                if unstaged or fresh != environment:
                     # Not at each try: meanwhile the daemon says what it waits for.
                     _log.warning("environment_gone", gpu_type=name, image=environment.image)
                     # Another image may have other libraries.
@@ -320,7 +329,6 @@ class Evaluator:
 
     def _make_environment(self, gpu: GpuType) -> Environment:
         try:
-            facts = self._facts = self._facts or self._engine.check()
             if self._stage is None:
                 package = Path(tasks.__file__).parent
                 self._stage = stage(
@@ -347,10 +355,17 @@ class Evaluator:
             python=python,
             binds=bound,
             device_driver=_driver(gpu),
-            # The host's root file system has the driver's libraries already, and no hook has a place to write there.
-            cdi={} if gpu.image == HOST_IMAGE else facts.cdi,
-            cgroup_parent=facts.slice,
+            **self._offered(gpu),
         )
+
+    def _offered(self, gpu: GpuType) -> dict[str, Any]:
+        """What the engine adds to an environment."""
+        try:
+            facts = self._facts = self._facts or self._engine.check()
+        except EngineUnavailable as error:
+            raise EngineUnavailableError(str(error)) from error
+        # The host's root file system has the driver's libraries already, and no hook has a place to write there.
+        return {"cdi": {} if gpu.image == HOST_IMAGE else facts.cdi, "cgroup_parent": facts.slice}
 
     def _system(self, place: Place) -> Json:
         """KernelBot's system facts for a GPU type, measured once by the probe container.

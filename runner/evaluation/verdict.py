@@ -15,6 +15,11 @@ from sandbox.spec import Ending
 
 #: An eval program may round and start its own clock late; beyond this factor its times are impossible.
 _WALL_SLACK = 1.05
+#: Of a container in which the kernel killed for memory, and whose own limit was not met.
+HOST_SHORT = (
+    "the kernel killed a process of the container for memory, below its limit: the host, or kernelrunner.slice, has too"
+    " little for all slots (`memory_gib` of GPU types)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +48,8 @@ def check_ending(evidence: Evidence) -> None:
     detail = f": {outcome.detail}" if outcome.detail else ""
     if outcome.ending is Ending.BAD_REPORT:
         raise EvaluationError(f"the container's report does not follow the protocol{detail}")
+    if outcome.host_short:
+        raise EvaluationError(f"{HOST_SHORT}{detail}")
     killed_for_memory = bool(outcome.oom_kills)
     # Its limits are the container's: who uses them up can make the judge in it fail as well.
     starved = killed_for_memory or bool(outcome.pids_denied)

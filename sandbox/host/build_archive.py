@@ -45,17 +45,13 @@ class BuildArchive:
             self._fd = os.dup(file.fileno())
         weakref.finalize(self, os.close, self._fd)
         self._bytes = 0
-        self._refused: str | None = None
+        #: Why it must not be used; None: it may be used.
+        self.refused: str | None = None
 
     @property
     def size_bytes(self) -> int:
         """Size of the usable content; 0 if there is none or the archive was refused."""
-        return 0 if self._refused is not None else self._bytes
-
-    @property
-    def refused(self) -> str | None:
-        """Why the archive must not be used; None: it may be used."""
-        return self._refused
+        return 0 if self.refused is not None else self._bytes
 
     def take(self, piece: protocol.ArchivePiece) -> None:
         """Append a piece from a container.
@@ -66,13 +62,13 @@ class BuildArchive:
         self._bytes += len(piece.data)
         if self._bytes > protocol.MAX_ARCHIVE_BYTES:
             raise protocol.FrameError(f"a build archive of more than {protocol.MAX_ARCHIVE_BYTES} bytes")
-        self._refused = self._refused or (piece.refused or "")[:1000] or None
-        if self._refused is None:
+        self.refused = self.refused or (piece.refused or "")[:1000] or None
+        if self.refused is None:
             try:
                 self._write(piece.data)
             except OSError as error:
                 # A full disk costs the archive only. The run whose container sends it continues.
-                self._refused = f"it cannot be kept here: {error.strerror}"
+                self.refused = f"it cannot be kept here: {error.strerror}"
 
     def _write(self, data: bytes) -> None:
         rest = memoryview(data)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 PROC = Path("/proc")
+#: Who is killed for its own limit has used all but this much of it: the last allocation did not fit.
+_NEAR_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +21,8 @@ class Counters:
     """What the kernel has counted for a container since its start."""
 
     oom_kills: int | None = None
+    #: Whether those were not for the container's own limit: the host, or a cgroup above, had no more memory.
+    host_short: bool | None = None
     pids_denied: int | None = None
     peak_memory_bytes: int | None = None
     cpu_ns: int | None = None
@@ -54,17 +58,26 @@ class CgroupReader:
         self._fds.clear()
 
     def _version_1(self) -> Counters:
+        kills = _field(self.text("memory", "memory.oom_control"), "oom_kill")
+        peak = _number(self.text("memory", "memory.max_usage_in_bytes"))
+        limit = _number(self.text("memory", "memory.limit_in_bytes"))
+        below = peak is not None and limit is not None and peak < limit - _NEAR_BYTES
         return Counters(
-            oom_kills=_field(self.text("memory", "memory.oom_control"), "oom_kill"),
+            oom_kills=kills,
+            host_short=None if kills is None else kills > 0 and below,
             pids_denied=_field(self.text("pids", "pids.events"), "max"),
-            peak_memory_bytes=_number(self.text("memory", "memory.max_usage_in_bytes")),
+            peak_memory_bytes=peak,
             cpu_ns=_number(self.text("cpuacct", "cpuacct.usage")),
         )
 
     def _version_2(self) -> Counters:
         cpu_us = _field(self.text("", "cpu.stat"), "usage_usec")
+        events = self.text("", "memory.events")
+        kills = _field(events, "oom_kill")
         return Counters(
-            oom_kills=_field(self.text("", "memory.events"), "oom_kill"),
+            oom_kills=kills,
+            # `oom` counts how often this cgroup's own limit was met; `oom_kill` also what others' limits killed here.
+            host_short=None if kills is None else kills > 0 and _field(events, "oom") == 0,
             pids_denied=_field(self.text("", "pids.events"), "max"),
             peak_memory_bytes=_number(self.text("", "memory.peak")),
             cpu_ns=None if cpu_us is None else cpu_us * 1000,

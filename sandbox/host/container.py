@@ -343,6 +343,7 @@ class Container:
                 ending=ending,
                 exit_code=None if end is None else end.exit_code,
                 oom_kills=oom_kills,
+                host_short=bool(counters.host_short),
                 pids_denied=counters.pids_denied,
                 peak_memory_bytes=_peak_since(earlier.peak_memory_bytes, counters.peak_memory_bytes),
                 cpu_ns=None if counters.cpu_ns is None else counters.cpu_ns - (earlier.cpu_ns or 0),

@@ -22,6 +22,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -50,6 +52,8 @@ REMOVE_TIMEOUT_S = 20.0
 HOST_ROOT_REPOSITORY = "kernel-runner/host-root"
 #: The name holds no dash: systemd would create it below another slice. Its unit is in `systemd/`.
 SLICE = "kernelrunner.slice"
+#: Unless its configuration names another.
+CONTAINERD_ROOT = "/var/lib/containerd"
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 
 T = TypeVar("T")
@@ -59,7 +63,6 @@ T = TypeVar("T")
 class EngineFacts:
     """The engine's description of itself."""
 
-    name: str
     version: str
     api_version: str
     runtimes: tuple[str, ...]
@@ -69,8 +72,8 @@ class EngineFacts:
     rootless: bool
     #: Devices that the engine can give by CDI (DeviceDriver.CDI): full name -> their nodes inside (`cdi.offered`).
     cdi: Mapping[str, tuple[str, ...]]
-    #: Directory of images and containers, as the engine sees it; empty if the engine does not report it.
-    data_root: str = ""
+    #: Directories of images and containers, as the engine sees them.
+    data_roots: tuple[Path, ...] = ()
     #: Versions of the engine's components by lower-case name: runc, containerd, ...
     components: Mapping[str, str] = field(default_factory=dict)
 
@@ -130,7 +133,6 @@ class DockerEngine:
         version = self._call("version", lambda api: api.version())
         security = [option.split(",")[0] for option in info.get("SecurityOptions") or []]
         return EngineFacts(
-            name=str(info.get("Name", "")),
             version=str(version.get("Version", "")),
             api_version=str(version.get("ApiVersion", "")),
             runtimes=tuple(sorted(info.get("Runtimes") or {})),
@@ -139,7 +141,7 @@ class DockerEngine:
             storage_driver=str(info.get("Driver", "")),
             rootless="name=rootless" in security,
             cdi=cdi.offered(info, str(version.get("ApiVersion", ""))),
-            data_root=str(info.get("DockerRootDir") or ""),
+            data_roots=_data_roots(info),
             components={
                 str(component.get("Name", "")).lower(): str(component.get("Version", ""))
                 for component in version.get("Components") or []
@@ -317,7 +319,8 @@ class DockerEngine:
         Images that a container uses or another owner imported stay. Returns how many were removed.
         """
         kept = frozenset(keep)
-        images = self._call("images", lambda api: api.images(name=HOST_ROOT_REPOSITORY))
+        # Not by name: of two that were imported at the same time one has lost its own.
+        images = self._call("images", lambda api: api.images(filters={"label": hostconfig.LABEL_OWNER}))
         gone = 0
         for image in images:
             labels = image.get("Labels") or {}
@@ -378,12 +381,13 @@ class DockerEngine:
     # --- connections ---------------------------------------------------------------------------------------------
 
     def _version(self) -> str:
-        if self._api_version is None:
-            with self._client(self._timeout_s):
-                pass
-        if self._api_version is None:
-            raise EngineUnavailable(f"engine at {self.base_url}: it does not report its API version")
-        return self._api_version
+        return self._api_version or self._call("version", lambda api: str(api.api_version))
+
+    def _negotiated(self) -> str:
+        """The API version, asked for anew: another release of the engine may have taken this one's place."""
+        self._api_version = None
+        self.close()
+        return self._version()
 
     def _take_idle(self) -> docker.APIClient | None:
         try:
@@ -421,12 +425,16 @@ class DockerEngine:
         import requests.exceptions
         import urllib3.exceptions
 
+        spoken = None
         try:
             with self._client(timeout_s or self._timeout_s) as api:
+                spoken = api.api_version
                 return call(api)
         except docker.errors.NotFound as error:
             raise _NotFound(f"{what}: the engine says: {error.explanation or error}") from error
         except docker.errors.APIError as error:
+            if error.status_code == HTTPStatus.BAD_REQUEST and self._negotiated() != spoken:
+                return self._call(what, call, timeout_s=timeout_s)
             raise EngineRefused(f"{what}: the engine refused: {error.explanation or error}") from error
         except (
             docker.errors.DockerException,
@@ -457,6 +465,12 @@ def _sdk() -> ModuleType:
 
 def _create(api: docker.APIClient, body: dict[str, Any]) -> str:
     return str(api.create_container_from_config(body)["Id"])  # type: ignore[no-untyped-call] # the stubs leave it bare
+
+
+def _data_roots(info: Mapping[str, Any]) -> tuple[Path, ...]:
+    """The engine's own, and containerd's where it keeps the images; the engine does not say where that is."""
+    kept = any("io.containerd.snapshotter.v1" in pair for pair in info.get("DriverStatus") or ())
+    return tuple(Path(root) for root in (info.get("DockerRootDir"), CONTAINERD_ROOT if kept else None) if root)
 
 
 def _is_orphan(labels: Mapping[str, str]) -> bool:

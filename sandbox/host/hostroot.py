@@ -94,7 +94,8 @@ class HostRoot:
             RootFilesystemError: another user cannot use the environment.
         """
         folders = self._folders()
-        below = [point for point in _mount_points() if any(_is_below(point, folder) for folder in folders)]
+        points = map(mount_point, Path("/proc/self/mountinfo").read_bytes().splitlines())
+        below = [point for point in points if any(_is_below(point, folder) for folder in folders)]
         return tuple(Bind(source=path, target=_inside(path, folders)) for path in sorted({*folders, *below}))
 
     def tar(self) -> bytes:
@@ -103,15 +104,29 @@ class HostRoot:
         Raises:
             RootFilesystemError: another user cannot use the environment.
         """
-        return _root(self._folders()).to_bytes()
+        return _archive(self._folders(), _stamp(self._outside))
 
     def _folders(self) -> tuple[str, ...]:
-        return _bound_folders(self._outside)
+        return _bound_folders(self._outside, _stamp(self._outside))
+
+
+def _stamp(python: str) -> tuple[object, ...]:
+    """Another one after a change of what is copied, of the vendors' releases, or of the environment's interpreter."""
+    watched = (*_COPIED, *_COPIED_FOLDERS, f"{os.path.dirname(os.path.dirname(python))}/pyvenv.cfg")  # noqa: PTH120 as `_outside`
+    times = (path.stat().st_mtime_ns if path.exists() else None for path in (Path("/", name) for name in watched))
+    return (*times, *_vendors(), os.path.realpath(python))
 
 
 @functools.lru_cache(maxsize=8)
-def _bound_folders(python: str) -> tuple[str, ...]:
-    needed = ["/usr", *_real_root_folders(), *_vendors(), *_prefixes(python)]
+def _archive(folders: tuple[str, ...], _stamp: tuple[object, ...]) -> bytes:
+    return _root(folders).to_bytes()
+
+
+@functools.lru_cache(maxsize=8)
+def _bound_folders(python: str, _stamp: tuple[object, ...]) -> tuple[str, ...]:
+    # Directories such as /lib64, on hosts whose /usr is not merged.
+    root_folders = [f"/{name}" for name in _ROOT_NAMES if Path("/", name).is_dir() and not Path("/", name).is_symlink()]
+    needed = ["/usr", *root_folders, *_vendors(), *_prefixes(python)]
     folders = tuple(
         path for path in sorted(set(needed)) if not any(_is_below(path, other) for other in needed if other != path)
     )
@@ -197,20 +212,9 @@ def _check_reachable(python: str, folders: tuple[str, ...]) -> None:
         raise RootFilesystemError(f"evaluation environment: others may not run {path}; chmod o+rx it")
 
 
-def _real_root_folders() -> Iterator[str]:
-    """Directories such as /lib64, on hosts whose /usr is not merged."""
-    for path in (Path("/", name) for name in _ROOT_NAMES):
-        if path.is_dir() and not path.is_symlink():
-            yield str(path)
-
-
 def _vendors() -> Iterator[str]:
     """What there is of the vendors' software."""
     yield from (os.path.realpath(path) for path in _VENDORS if Path(path).is_dir())
-
-
-def _mount_points() -> list[str]:
-    return list(map(mount_point, Path("/proc/self/mountinfo").read_bytes().splitlines()))
 
 
 def mount_point(line: bytes) -> str:

@@ -140,10 +140,6 @@ class _Streams:
         self.result = ResultLines()
         self.stdout, self.stderr = Excerpt(output_bytes), Excerpt(output_bytes)
 
-    @property
-    def written_bytes(self) -> int:
-        return self.stdout.total_bytes + self.stderr.total_bytes
-
     def open(self, sink: Callable[[bytes], None]) -> int:
         """Open a pipe whose content goes to `sink`; return its write end."""
         read, write = os.pipe()
@@ -283,7 +279,7 @@ class _Runner:
                 return _ProgramEnd(duration_ns=elapsed_ns)
             if elapsed_ns >= limit_ns:
                 return _ProgramEnd(duration_ns=elapsed_ns, timed_out=True)
-            if streams.written_bytes > self.boot.output_kill_bytes:
+            if streams.stdout.total_bytes + streams.stderr.total_bytes > self.boot.output_kill_bytes:
                 return _ProgramEnd(duration_ns=elapsed_ns, output_limit=True)
             for key, _ in selector.select((limit_ns - elapsed_ns) / 1e9):
                 if key.data == "daemon":

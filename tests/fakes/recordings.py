@@ -139,6 +139,8 @@ NVIDIA_STRANGERS: dict[str, Answers] = {
     "GH200": nvidia("NVIDIA GH200 480GB", 0x2342, 95, (9, 0)),
     "GB200": nvidia("NVIDIA GB200", 0x2941, 184, (10, 0)),
     "B300": nvidia("NVIDIA B300 SXM6 AC", 0x3182, 268, (10, 3)),
+    # Its memory is the host's.
+    "GB10": nvidia("NVIDIA GB10", 0x2E12, 0, (12, 1), nvmlDeviceGetMemoryInfo={"error": "NotSupported"}),
     "L40S": nvidia("NVIDIA L40S", 0x26B9, 45, (8, 9)),
     "L4 of a laptop": nvidia("NVIDIA L400", 0x27BA, 12, (8, 9)),
     "T400": nvidia("NVIDIA T400 4GB", 0x1FF2, 4, (7, 5)),

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from runner.base.config import Config
-from runner.base.disk import GIB, DiskFloor, disk_spaces
+from runner.base.disk import GIB, INODES, DiskFloor, disk_spaces
 from runner.base.errors import DiskFullError
 
 BLOCK = 4096
@@ -17,13 +17,14 @@ BLOCK = 4096
 
 @pytest.fixture
 def disks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """File systems by path, and the free blocks of each; other paths are not ours."""
+    """File systems by path, and the free blocks of each, and the inodes of all; other paths are not ours."""
     blocks: dict[str, int] = {}
 
     def statvfs(path: Path) -> SimpleNamespace:
         if str(path) not in blocks:
             raise PermissionError(13, "Permission denied")
-        return SimpleNamespace(f_bavail=blocks[str(path)], f_bfree=10**9, f_frsize=BLOCK, f_bsize=1)
+        inodes = {"f_files": blocks.get("inodes", 0), "f_favail": blocks.get("free inodes", 0)}
+        return SimpleNamespace(f_bavail=blocks[str(path)], f_bfree=10**9, f_frsize=BLOCK, f_bsize=1, **inodes)
 
     monkeypatch.setattr(os, "statvfs", statvfs)
     return blocks
@@ -31,7 +32,7 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 def test_jobs_are_taken_down_to_the_floor_and_not_below(tmp_path: Path, disks: dict[str, int]) -> None:
     """What root alone may use does not count; the error names the place, what is there and what ought to be."""
-    floor = DiskFloor(Config(host_name="h", state_dir=tmp_path, min_free_gib=1.0), lambda: Path("/data"))
+    floor = DiskFloor(Config(host_name="h", state_dir=tmp_path, min_free_gib=1.0), lambda: [Path("/data")])
     disks.update({str(tmp_path): GIB // BLOCK, "/data": GIB // BLOCK})
     floor.check()
     disks["/data"] -= 1
@@ -42,21 +43,31 @@ def test_jobs_are_taken_down_to_the_floor_and_not_below(tmp_path: Path, disks: d
         floor.check()
 
 
+@pytest.mark.parametrize(("inodes", "free", "enough"), [(0, 0, True), (9999, INODES, True), (9999, INODES - 1, False)])
+def test_a_disk_without_inodes_is_full(
+    tmp_path: Path, disks: dict[str, int], inodes: int, free: int, *, enough: bool
+) -> None:
+    """However many bytes are free; some file systems have no number of them."""
+    disks.update({str(tmp_path): GIB, "inodes": inodes, "free inodes": free})
+    (space,) = disk_spaces(tmp_path, (), floor_gib=1.0)
+    assert (space.enough, "999 inodes free, floor 1000" in str(space)) == (enough, not enough)
+
+
 def test_a_floor_of_zero_asks_for_nothing(tmp_path: Path, disks: dict[str, int]) -> None:
     """`min_free_gib = 0` turns it off."""
     disks[str(tmp_path)] = 0
-    DiskFloor(Config(host_name="h", state_dir=tmp_path, min_free_gib=0.0), lambda: None).check()
+    DiskFloor(Config(host_name="h", state_dir=tmp_path, min_free_gib=0.0), lambda: ()).check()
 
 
 def test_a_place_that_cannot_be_looked_at_stops_nothing(tmp_path: Path, disks: dict[str, int]) -> None:
     """An engine's data in another's home is the operator's to watch; it is shown as unseen."""
     disks[str(tmp_path)] = GIB
-    _, data = disk_spaces(tmp_path, Path("/data"), floor_gib=1.0)
+    _, data = disk_spaces(tmp_path, [Path("/data")], floor_gib=1.0)
     assert (data.enough, str(data)) == (True, "the engine's data in /data: cannot be looked at from here")
 
 
 def test_a_state_directory_that_is_not_there_yet_counts_where_it_will_be(tmp_path: Path, disks: dict[str, int]) -> None:
     """`check` runs before the first start."""
     disks[str(tmp_path)] = 7
-    (room,) = disk_spaces(tmp_path / "a" / "b", None, floor_gib=0.0)
+    (room,) = disk_spaces(tmp_path / "a" / "b", (), floor_gib=0.0)
     assert room.free_bytes == 7 * BLOCK

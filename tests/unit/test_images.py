@@ -30,12 +30,13 @@ DOCKERFILES = sorted((ROOT / "sandbox" / "image").glob("Dockerfile.*"))
 
 
 class ImageEngine:
-    """An engine that has every image."""
+    """An engine that has every image, and one device until it has another."""
+
+    device = "0"
 
     def check(self) -> EngineFacts:
         """A plain engine."""
         return EngineFacts(
-            name="e",
             version="28",
             api_version="1.48",
             runtimes=("runc",),
@@ -43,7 +44,7 @@ class ImageEngine:
             cgroup_driver="systemd",
             storage_driver="overlay2",
             rootless=False,
-            cdi={"nvidia.com/gpu=0": ("/dev/nvidia0",)},
+            cdi={f"nvidia.com/gpu={self.device}": (f"/dev/nvidia{self.device}",)},
         )
 
     def image_id(self, reference: str) -> str:
@@ -84,14 +85,21 @@ def test_one_device_that_does_not_work_keeps_no_other_from_working(
     assert probed == ["bad", "good", "bad", "worse", "bad"]
 
 
-def test_an_image_runs_the_interpreter_its_type_names(tmp_path: Path) -> None:
-    """`image` and `image_python` reach the container's spec; the host's own environment does not."""
+def test_an_image_runs_the_interpreter_its_type_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`image` and `image_python` reach the container's spec; the host's own environment does not.
+
+    Devices that a toolkit names only after the daemon's start are known at its next look.
+    """
     evaluator = evaluator_in(tmp_path)
     gpu = replace(samples.H100, image="cuda", image_python="/own/bin/python")
+    monkeypatch.setattr(evaluator._registry, "get", lambda _: gpu)
     environment = evaluator._environment(gpu)
     assert (environment.image, environment.python) == ("sha256:cuda", "/own/bin/python")
     assert [bind.target for bind in environment.binds] == ["/kernel-runner", "/etc/passwd", "/etc/group"]
     assert environment.cdi == {"nvidia.com/gpu=0": ("/dev/nvidia0",)}
+    monkeypatch.setattr(ImageEngine, "device", "1")
+    evaluator.check()
+    assert evaluator._environment(gpu) == replace(environment, cdi={"nvidia.com/gpu=1": ("/dev/nvidia1",)})
     assert environment.device_driver is DeviceDriver.NVIDIA
     amd = evaluator._environment(replace(samples.MI300, image="rocm"))
     assert amd.device_driver is DeviceDriver.NODES

@@ -82,7 +82,7 @@ class HealthReport:
         #: Set by the claiming thread.
         self.readiness = readiness
         self.watchdog = watchdog
-        #: The parts that are shown; None: no daemon runs.
+        #: What is shown; None: no daemon runs.
         self.parts: DaemonView | None = None
         #: Metrics that are computed with every scrape.
         self.registry = CollectorRegistry()
@@ -126,7 +126,11 @@ class _Snapshot(Collector):
         if parts is None:
             return
         yield from _slots(parts.snapshot(), parts.warm())
-        yield from _build_workers(*parts.build_workers())
+        build_workers, running = parts.build_workers()
+        yield GaugeMetricFamily(
+            "kernel_runner_build_workers", "Builds that may run beside the slots.", value=build_workers
+        )
+        yield GaugeMetricFamily("kernel_runner_builds_running", "Builds that do.", value=running)
         yield from _storage(parts)
         yield from _queue(parts.queue_depths)
 
@@ -178,11 +182,6 @@ def _slots(snapshot: DaemonSnapshot, warm: Mapping[str, int]) -> Iterable[Metric
         "Results that are neither in the database nor in the spool.",
         value=snapshot.unwritten,
     )
-
-
-def _build_workers(build_workers: int, running: int) -> Iterable[Metric]:
-    yield GaugeMetricFamily("kernel_runner_build_workers", "Builds that may run beside the slots.", value=build_workers)
-    yield GaugeMetricFamily("kernel_runner_builds_running", "Builds that do.", value=running)
 
 
 def _storage(parts: DaemonView) -> Iterable[Metric]:

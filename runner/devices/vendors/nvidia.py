@@ -116,6 +116,9 @@ class Nvml:
         handle = self._handle(device)
         try:
             used = self._nvml.nvmlDeviceGetMemoryInfo(handle).used
+        except self._nvml.NVMLError_NotSupported:
+            # It has no memory of its own (GB10).
+            used = None
         except Exception as error:
             raise UnreachableError(_message(error)) from error
         processes = self._ask("nvmlDeviceGetComputeRunningProcesses", handle)

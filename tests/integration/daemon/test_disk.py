@@ -16,7 +16,7 @@ def test_nothing_is_claimed_below_the_floor_until_there_is_room(rig: Rig) -> Non
     """Although a slot is free; a run goes on and is committed, and what is queued starts when there is room again."""
 
     def floor_of(gib: float) -> DiskFloor:
-        return DiskFloor(rig.config.model_copy(update={"min_free_gib": gib}), lambda: rig.config.state_dir)
+        return DiskFloor(rig.config.model_copy(update={"min_free_gib": gib}), lambda: [rig.config.state_dir])
 
     looked, floor = 0, floor_of(0.0)
 
@@ -45,7 +45,7 @@ def test_nothing_is_claimed_below_the_floor_until_there_is_room(rig: Rig) -> Non
 
 def test_a_daemon_that_starts_on_a_full_disk_is_not_ready(rig: Rig) -> None:
     """It never says that it serves; an order to stop ends it as ever."""
-    rig.check_disk = DiskFloor(rig.config.model_copy(update={"min_free_gib": NEVER}), lambda: None).check
+    rig.check_disk = DiskFloor(rig.config.model_copy(update={"min_free_gib": NEVER}), lambda: ()).check
     rig.start(ready=False)
     rig.wait_for(lambda: rig.daemon is not None and rig.waiting_for == DISK, "it says what it lacks")
     assert rig.daemon is not None

@@ -45,7 +45,7 @@ def health_report(rig: Rig) -> HealthReport:
         host="test-host",
         snapshot=rig.daemon.snapshot,
         spool=rig.spool,
-        disk_spaces=lambda: disk_spaces(rig.config.state_dir, Path("/proc/nowhere"), floor_gib=1.0),
+        disk_spaces=lambda: disk_spaces(rig.config.state_dir, [Path("/proc/nowhere")], floor_gib=1.0),
         warm=lambda: {"cpu0": 2},
         build_workers=lambda: (2, 1),
         queue_depths=QueueDepthCache(rig.store_factory),

@@ -16,7 +16,7 @@ from typing import Any
 
 #: How long a step of a conversation may take before the proxy lets go of it.
 PATIENCE_S = 60.0
-_VERSION = re.compile(r"^/v[\d.]+")
+_VERSION = re.compile(r"^/v([\d.]+)")
 
 
 @dataclass(kw_only=True)
@@ -27,6 +27,8 @@ class Call:
     #: Without the version: `/containers/create`.
     path: str
     body: bytes
+    #: Of the API; None: the path has none.
+    version: str | None = None
 
     def json(self) -> Any:  # noqa: ANN401 whatever JSON holds
         """The body, parsed."""
@@ -121,7 +123,13 @@ class EngineProxy:
         body = rest
         while not streamed and len(body) < int(names.get("content-length", 0)):
             body += client.recv(1 << 16)
-        call = Call(method=method, path=_VERSION.sub("", target), body=b"" if streamed else body)
+        version = _VERSION.match(target)
+        call = Call(
+            method=method,
+            path=_VERSION.sub("", target),
+            body=b"" if streamed else body,
+            version=version and version[1],
+        )
         self.calls.append(call)
         answer = self.before(call)
         if answer is not None:

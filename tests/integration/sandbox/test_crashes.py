@@ -131,10 +131,10 @@ def test_a_killed_process_leaves_nothing_after_the_next_start(
 
 
 def test_old_root_file_systems_go_and_those_in_use_stay(workshop: Workshop, eval_python: Path) -> None:
-    """Of this owner's earlier imports all but the named ones; nothing of anybody else's."""
+    """Of this owner's earlier imports all but the named ones, also those without a name; nothing of anybody else's."""
     owner = new_owner()
     with workshop.engine._client(60) as api:
-        for tag, whose in (("old", owner), ("kept", owner), ("foreign", "somebody")):
+        for tag, whose in (("old", owner), ("old", owner), ("kept", owner), ("foreign", "somebody")):
             api.import_image_from_data(
                 HostRoot(eval_python).tar(),
                 repository=HOST_ROOT_REPOSITORY,
@@ -144,7 +144,7 @@ def test_old_root_file_systems_go_and_those_in_use_stay(workshop: Workshop, eval
     engine = DockerEngine(workshop.engine.base_url, owner=owner)
     try:
         kept = engine.image_id(f"{HOST_ROOT_REPOSITORY}:{owner}-kept")
-        assert engine.prune_host_roots([kept]) == 1
+        assert engine.prune_host_roots([kept]) == 2
         with workshop.engine._client(60) as api:
             tags = {tag for image in api.images(name=HOST_ROOT_REPOSITORY) for tag in image["RepoTags"] or ()}
         assert {tag.rpartition("-")[2] for tag in tags if owner in tag} == {"kept", "foreign"}

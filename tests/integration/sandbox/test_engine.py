@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from sandbox.host.hostroot import HostRoot
 from sandbox.protocol import Step, StepsRequest
 from sandbox.spec import Bind, Ending
 from tests.integration.sandbox.conftest import QUICK, SLEEP, Workshop, containers, converse, new_owner
+from tests.integration.sandbox.engine_proxy import Answer, Call
 from tests.support.waiting import PATIENCE_S
 
 
@@ -54,6 +56,24 @@ def test_the_host_root_is_imported_once(workshop: Workshop, eval_python: Path) -
     asked = [(call.method, call.path.partition("?")[0]) for call in proxy.calls]
     assert ("POST", "/images/create") not in asked
     assert any(path.startswith("/images/") for _, path in asked)
+
+
+@pytest.mark.parametrize(("first", "then"), [("1.40", "1.41"), ("1.41", "1.40")])
+def test_another_release_of_the_engine_takes_the_place_of_one_in_use(workshop: Workshop, first: str, then: str) -> None:
+    """Its API has other versions: the next call, whichever it is, is made in one of those."""
+    speaks = first
+
+    def before(call: Call) -> Answer | None:
+        if call.path == "/version":
+            return Answer(status=200, body=json.dumps({"ApiVersion": speaks}).encode())
+        return None if call.version == speaks else Answer.error("client version is too old or too new", 400)
+
+    with workshop.proxied(before=before) as (_, engine):
+        engine.check()
+        speaks = then
+        with engine.start(workshop.spec()) as container:
+            assert converse(container, QUICK).ok
+        assert engine.check().api_version == then
 
 
 def test_an_image_environment_reaches_no_process(workshop: Workshop, eval_python: Path) -> None:

@@ -174,6 +174,7 @@ def test_an_oom_kill_of_the_worker_is_counted_while_the_judge_lives(workshop: Wo
     assert report.steps[0].stdout == "9"
     assert report.outcome.oom_kills is not None
     assert report.outcome.oom_kills >= 1
+    assert not report.outcome.host_short
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from tests.unit import samples
 def facts(*, runtimes: tuple[str, ...]) -> EngineFacts:
     """An engine with these runtimes."""
     return EngineFacts(
-        name="e",
         version="28",
         api_version="1.48",
         runtimes=runtimes,

@@ -100,7 +100,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
             seen.update(base_url=base_url, owner=owner)
 
         def check(self) -> SimpleNamespace:
-            return SimpleNamespace(data_root="/")
+            return SimpleNamespace(data_roots=(Path("/"),))
 
         def close(self) -> None:
             seen.update(closed=True)

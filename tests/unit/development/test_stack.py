@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from development import stack as module
-from development.__main__ import _start_gateway, main
+from development.__main__ import main
 from development.stack import Engine, Stack, own_environment
 from tests.support import ports
 
@@ -67,7 +67,7 @@ def test_the_gateway_is_started_once_and_stopped(stack: Stack, free_port: int) -
     pid = stack.start_gateway()
     assert stack.start_gateway() == pid
     assert stack.admin_token_file.stat().st_mode & 0o777 == 0o600
-    _start_gateway(stack)
+    stack.serve_gateway()
     assert stack.gateway_runs()
     stack.stop_all()
     assert not stack.gateway_runs()
@@ -110,7 +110,7 @@ def test_a_gateway_that_ends_does_not_stop_the_stack(stack: Stack, capsys: pytes
     """It says where its log is."""
     # Without a database's address it ends at once, as it does when it cannot listen.
     stack.config_file.write_text('gateway_listen = "127.0.0.1:1"', encoding="utf-8")
-    _start_gateway(stack)
+    stack.serve_gateway()
     assert str(stack.gateway_log) in capsys.readouterr().err
     stack.stop_all()
 

@@ -31,7 +31,7 @@ def test_a_slot_is_out_until_its_last_container_is_gone() -> None:
     """The reason names the container and what the engine said; each change is told, each event logged once."""
     quarantine = Quarantine(retry_s=0.001)
     changes = threading.Semaphore(0)
-    quarantine.on_change(changes.release)
+    quarantine.on_change = changes.release
     one, other = Stuck("a"), Stuck("b")
     with capture_logs() as logs:
         keep_out("cpu0", one, EngineRefused("it hangs"), quarantine)

@@ -15,7 +15,7 @@ import pytest
 
 from runner.base.config import Config
 from runner.base.gpu_types import Registry, Vendor
-from runner.devices import Details, Listing, detect_slots, list_devices, sysfs
+from runner.devices import Details, Listing, detect_slots, list_devices, look_at_devices, sysfs
 from runner.devices.slots import types_of
 from runner.devices.vendors.amd import AmdSmi
 from runner.devices.vendors.nvidia import Nvml
@@ -96,10 +96,11 @@ def test_every_shipped_type_has_a_recording() -> None:
 
 @pytest.mark.parametrize("product", STRANGERS)
 def test_no_other_product_is_taken_for_one(machine: Machine, product: str) -> None:
-    """However similar its name is."""
+    """However similar its name is; whatever it does not report, its state is read."""
     machine(STRANGERS[product])
-    (device,) = list_devices().devices
-    assert types_of(REGISTRY, device) == ()
+    (look,), problems = look_at_devices()
+    assert types_of(REGISTRY, look.device) == ()
+    assert (look.reading is not None, problems) == (True, ())
 
 
 def test_a_divided_device_is_its_instances_and_no_whole_one(machine: Machine, tmp_path: Path) -> None:

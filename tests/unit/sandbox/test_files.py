@@ -80,9 +80,8 @@ def _members(root: HostRoot) -> dict[str, tarfile.TarInfo]:
 def test_the_host_root_is_the_same_every_time_and_owned_by_root() -> None:
     """Same bytes, same hash, sorted, dated 1970."""
     root = HostRoot(Path(sys.executable))
-    hostroot._bound_folders.cache_clear()
     first = root.tar()
-    hostroot._bound_folders.cache_clear()
+    hostroot._archive.cache_clear()
     assert HostRoot(Path(sys.executable)).tar() == first
     members = _members(root)
     assert list(members) == sorted(members)
@@ -106,6 +105,32 @@ def test_the_host_root_has_what_compilers_need() -> None:
     for bind in root.binds():
         assert bind.target.lstrip("/") in members
         assert members[str(Path(bind.target).parent).lstrip("/") or "usr"].mode == 0o755
+
+
+@pytest.mark.parametrize("changed", ["libraries", "alternative", "vendor"])
+def test_the_host_root_follows_the_hosts_software(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upgrade under a running daemon: else a compiler that has moved is not found until it ends."""
+    cache, links, vendor = (tmp_path / name for name in ("ld.so.cache", "links", "rocm"))
+    for name in ("links", "rocm-6", "rocm-7"):
+        (tmp_path / name).mkdir()
+    cache.write_text("6")
+    vendor.symlink_to("rocm-6")
+    for name, value in (("_COPIED", cache), ("_COPIED_FOLDERS", links), ("_VENDORS", vendor)):
+        monkeypatch.setattr(hostroot, name, (str(value) if value is vendor else str(value).lstrip("/"),))
+    monkeypatch.setattr(hostroot, "_WRITABLE", ())
+    before = HostRoot(Path(sys.executable)).tar()
+    if changed == "libraries":
+        cache.write_text("7")
+        os.utime(cache, ns=(1, 1))
+    elif changed == "alternative":
+        (links / "cuda").symlink_to("/usr/local/cuda-13")
+        os.utime(links, ns=(1, 1))
+    else:
+        vendor.unlink()
+        vendor.symlink_to("rocm-7")
+    assert HostRoot(Path(sys.executable)).tar() != before
 
 
 def test_the_environment_and_its_base_are_bound_and_nothing_above_them() -> None:
@@ -181,20 +206,28 @@ def test_version_2_directory_is_found_and_a_strangers_pid_is_not() -> None:
     assert locate(f"0::/outer/docker/{_ID}\n", below, _ID) == {"": Path(f"/sys/fs/cgroup/docker/{_ID}")}
 
 
-def test_counters_of_both_versions_are_read_and_kept_after_the_directory_is_gone(tmp_path: Path) -> None:
-    """Same meaning from different files; what vanished keeps its last value."""
+@pytest.mark.parametrize(("peak", "met", "short"), [(8 << 20, 0, True), (64 << 20, 4, False), (None, None, False)])
+def test_counters_of_both_versions_are_read_and_kept_after_the_directory_is_gone(
+    tmp_path: Path, peak: int | None, met: int | None, *, short: bool
+) -> None:
+    """Same meaning from different files; what vanished keeps its last value.
+
+    Who is killed below its own limit is the victim of the host's; an old kernel does not say so.
+    """
     one, two = tmp_path / "1", tmp_path / "2"
     for folder in (one, two):
         folder.mkdir()
     (one / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
-    (one / "memory.max_usage_in_bytes").write_text("4096\n")
+    (one / "memory.limit_in_bytes").write_text(f"{64 << 20}\n")
     (one / "pids.events").write_text("max 7\n")
     (one / "cpuacct.usage").write_text("5000\n")
-    (two / "memory.events").write_text("low 0\noom 4\noom_kill 3\noom_group_kill 0\n")
-    (two / "memory.peak").write_text("4096\n")
+    (two / "memory.events").write_text(f"low 0\n{'' if met is None else f'oom {met}'}\noom_kill 3\noom_group_kill 0\n")
     (two / "pids.events").write_text("max 7\n")
     (two / "cpu.stat").write_text("usage_usec 5\nuser_usec 3\n")
-    expected = Counters(oom_kills=3, pids_denied=7, peak_memory_bytes=4096, cpu_ns=5000)
+    if peak is not None:
+        (one / "memory.max_usage_in_bytes").write_text(f"{peak}\n")
+        (two / "memory.peak").write_text(f"{peak}\n")
+    expected = Counters(oom_kills=3, host_short=short, pids_denied=7, peak_memory_bytes=peak, cpu_ns=5000)
     for directories in ({"memory": one, "pids": one, "cpuacct": one}, {"": two}):
         reader = CgroupReader(directories)
         assert reader.read() == expected

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
+
+import pytest
 
 from runner.cli.installation import (
     DATABASE_URL,
@@ -29,9 +33,65 @@ def test_a_purge_removes_all_that_is_the_operators() -> None:
     assert "/etc/systemd/system/$unit.d" in text
 
 
-def test_the_scripts_call_the_program_where_the_package_has_it() -> None:
-    """The wheels' script makes the new release; the old one ends what runs."""
-    wheels = f"{PREFIX}/wheels/kernel-runner"
-    assert f"{wheels} upgrade\n" in (SCRIPTS / "postinst").read_text(encoding="utf-8")
-    assert f"{PREFIX}/bin/kernel-runner uninstall\n" in (SCRIPTS / "prerm").read_text(encoding="utf-8")
-    assert wheels.lstrip("/") in (ROOT / ".ci" / "package").read_text(encoding="utf-8")
+#: A Python of that version: makes an environment, whose own Python runs while the version's is there.
+_PYTHON = """\
+#!/bin/sh
+case "$*" in
+*version_info*) echo cp{version} ;;
+"-m venv "*)
+    mkdir -p "$3/bin" "$3/lib/python3/site-packages"
+    echo "exec $0" >"$3/bin/python"
+    echo 'echo {version}: $*' >"$3/bin/kernel-runner"
+    chmod +x "$3"/bin/* ;;
+esac
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """The scripts and wheels for two versions, below a directory; Python is there in both, and no service manager."""
+    for script in (ROOT / "systemd" / "bootstrap.sh", SCRIPTS / "prerm"):
+        text = script.read_text(encoding="utf-8").replace("/opt", f"{tmp_path}/opt")
+        (tmp_path / script.name).write_text(text.replace("/run/systemd", f"{tmp_path}/run"), encoding="utf-8")
+    for name in ("kernel_runner-1-py3-none-any.whl", "x-1-cp311-x.whl", "x-1-cp313-x.whl"):
+        (tmp_path / name).touch()
+    (tmp_path / "bin").mkdir()
+    for name, version in (("python3", "311"), ("python3.11", "311"), ("python3.13", "313")):
+        (tmp_path / "bin" / name).write_text(_PYTHON.format(version=version), encoding="utf-8")
+        (tmp_path / "bin" / name).chmod(0o755)
+    return tmp_path
+
+
+def _run(package: Path, *script: str) -> str:
+    path = f"{package}/bin:/usr/bin:/bin"
+    return subprocess.run(
+        ["/bin/sh", *script], cwd=package, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_an_environment_outlives_the_distributions_python(package: Path) -> None:
+    """It is made with a version, and anew with another one where that has gone; else it stays as it is."""
+    assert _run(package, "bootstrap.sh", "check") == "311: check\n"
+    (package / "bin" / "python3").write_text(_PYTHON.format(version="313"), encoding="utf-8")
+    (mark := next((package / "opt/kernel-runner/releases").iterdir()) / "mark").touch()
+    assert _run(package, "bootstrap.sh", "check") == "311: check\n"
+    assert mark.exists()
+    (package / "bin" / "python3.11").write_text("exit 1", encoding="utf-8")
+    assert _run(package, "bootstrap.sh", "check") == "313: check\n"
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("has_python", [True, False])
+def test_a_package_whose_python_has_gone_can_be_removed(package: Path, *, has_python: bool) -> None:
+    """The services are stopped all the same; containers and images stay."""
+    _run(package, "bootstrap.sh")
+    (release,) = (package / "opt/kernel-runner/releases").iterdir()
+    (package / "opt/kernel-runner/bin").symlink_to(release / "bin")
+    (package / "run/system").mkdir(parents=True)
+    (package / "bin/deb-systemd-invoke").write_text("#!/bin/sh\necho $*\n", encoding="utf-8")
+    (package / "bin/deb-systemd-invoke").chmod(0o755)
+    if not has_python:
+        (package / "bin/python3.11").write_text("exit 1", encoding="utf-8")
+    said = _run(package, "prerm", "remove")
+    assert said.startswith("311: uninstall" if has_python else f"stop {UNIT} ")
+    assert _run(package, "prerm", "upgrade") == ""

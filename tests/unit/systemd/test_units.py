@@ -254,7 +254,7 @@ def test_what_an_installation_needs_is_part_of_the_wheel() -> None:
     """Every file that is shipped stands in pyproject.toml."""
     project = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text(encoding="utf-8"))
     folders = project["tool"]["setuptools"]["data-files"]
-    assert folders == {"share/kernel-runner/systemd": ["systemd/config.toml"]}
+    assert folders == {"share/kernel-runner/systemd": ["systemd/config.toml", "systemd/site.conf"]}
     assert shipped("config.toml")
 
 

@@ -29,13 +29,14 @@ from runner.evaluation.container_spec import (
 from runner.evaluation.context import GroupContext
 from runner.evaluation.kinds.kind import Builds, Run, Spent
 from runner.evaluation.plan import Plan
+from runner.evaluation.verdict import HOST_SHORT
 from runner.extras.trainers.inside.judge import group as harness
 from runner.extras.trainers.inside.judge.request import GroupRequest
 from runner.task_format.case_memory import tensor_bytes
 from sandbox.host.build_archive import BuildArchive, JoinedArchives
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import MAX_ARCHIVE_BYTES, PairRequest, Step, StepResult, StepsRequest
-from sandbox.spec import Ending
+from sandbox.spec import Ending, Outcome
 
 #: How an item can end. `invalid` is the reference's fault, `internal_error` ours.
 VERDICTS: Final = frozenset(
@@ -198,9 +199,10 @@ def with_build(row: Mapping[str, Any], builds: Builds) -> dict[str, Any]:
     if row["id"] not in builds:
         return dict(row)
     build, built_ns = builds[row["id"]]
-    killed = build.report is not None and bool(build.report.outcome.oom_kills)
-    verdict = {"verdict": "memory_limit", "message": _MEMORY} if killed and row["verdict"] == "compile_error" else {}
-    return {**row, **verdict, "build_ms": round((row["build_ms"] or 0.0) + built_ns / 1e6, 3)}
+    row = {**row, "build_ms": round((row["build_ms"] or 0.0) + built_ns / 1e6, 3)}
+    if build.report is not None and build.report.outcome.oom_kills and row["verdict"] == "compile_error":
+        row["verdict"], row["message"] = _killed(build.report.outcome)
+    return row
 
 
 def rows_of(group: Mapping[str, Any], report: ContainerReport, *, before_candidates_bytes: int | None = None) -> Rows:
@@ -215,7 +217,8 @@ def rows_of(group: Mapping[str, Any], report: ContainerReport, *, before_candida
     oom = bool(report.outcome.oom_kills)
     # Killed for memory beside a candidate, it may have been the candidate's memory.
     ended = None if oom else report.author_exit
-    if oom and before_candidates_bytes is not None:
+    short = report.outcome.host_short
+    if oom and not short and before_candidates_bytes is not None:
         text = f"the reference needs more memory than the container has ({before_candidates_bytes} bytes)"
         return harness.failed_results(group, "invalid", text)
     rows = []
@@ -223,16 +226,22 @@ def rows_of(group: Mapping[str, Any], report: ContainerReport, *, before_candida
         row = reported.get(candidate.id)
         if row is None:
             alone = oom and len(candidates) - len(reported) == 1
-            verdict, stage = ("memory_limit", "correctness") if alone else ("internal_error", "reference")
-            text = _MEMORY if alone else _why_lost(report)
+            stage = "correctness" if alone else "reference"
+            verdict, text = _killed(report.outcome) if alone or short else ("internal_error", _why_lost(report))
             if ended is not None:
                 verdict, text = "invalid", str(ended)
             row = harness.Result(id=candidate.id, verdict=verdict, stage=stage, message=text).to_message()
-        elif oom and _looks_killed(row, alone=len(candidates) == 1):
+        elif oom and _looks_killed(row, alone=short or len(candidates) == 1):
             # Only the cgroup knows why the kernel killed a process.
-            row = {**row, "verdict": "memory_limit", "message": _MEMORY}
+            verdict, text = _killed(report.outcome)
+            row = {**row, "verdict": verdict, "message": text}
         rows.append(row)
     return rows
+
+
+def _killed(outcome: Outcome) -> tuple[str, str]:
+    """The verdict where the kernel killed for memory, and why: the candidate used up its own, or the host had none."""
+    return ("internal_error", HOST_SHORT) if outcome.host_short else ("memory_limit", _MEMORY)
 
 
 def _looks_killed(row: Mapping[str, Any], *, alone: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,17 @@ def test_memory_kills_are_told_from_other_deaths() -> None:
     assert rows_of(_GROUP, _report(died, other))[0]["verdict"] == "runtime_error"
     assert rows_of(_GROUP, _report(died, other, oom_kills=1))[0]["verdict"] == "memory_limit"
     assert rows_of(_GROUP, _report(other, oom_kills=1))[0]["verdict"] == "memory_limit"
+
+
+@pytest.mark.parametrize("reported", [(), ("runtime_error",), ("compile_error",)])
+def test_a_kill_for_memory_that_the_host_lacks_is_our_fault(reported: Sequence[str]) -> None:
+    """Whatever it looks like, and whether or not a candidate had begun; what was judged before counts."""
+    killed = [Result(id=5, verdict=verdict, message="killed by signal 9") for verdict in reported]
+    report = _report(*killed, Result(id=3, verdict="accepted"), oom_kills=1, host_short=True)
+    assert [row["verdict"] for row in rows_of(_GROUP, report)] == ["internal_error", "accepted"]
+    alone = _report(oom_kills=1, host_short=True)
+    rows = rows_of(_GROUP, alone, before_candidates_bytes=1 << 30)
+    assert {(row["verdict"], "the host" in row["message"]) for row in rows} == {("internal_error", True)}
 
 
 def test_memory_that_ends_before_a_candidate_began_is_the_fault_of_the_reference() -> None:
