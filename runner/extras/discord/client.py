@@ -11,7 +11,7 @@ from runner.base import logs
 from runner.base.config import Config
 from runner.base.errors import ConfigError, DatabaseUnavailableError, KernelRunnerError
 from runner.extras.discord.answers import answer
-from runner.extras.discord.errors import sentence
+from runner.extras.discord.errors import FAILURES, sentence
 from runner.extras.discord.following import Follower
 from runner.extras.discord.turn import HOLD_S, Turn
 from runner.extras.store import AsyncStore
@@ -88,5 +88,5 @@ class Tree(app_commands.CommandTree[Client]):
             _log.warning("command_refused", command=name, reason=str(cause))
         try:
             await answer(interaction, text)
-        except discord.HTTPException as failure:
+        except FAILURES as failure:
             _log.warning("answer_failed", command=name, error=str(failure))
