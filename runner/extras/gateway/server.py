@@ -9,6 +9,7 @@ import socket
 import stat
 import sys
 from contextlib import suppress
+from ipaddress import ip_network
 
 import uvicorn
 from starlette.applications import Starlette
@@ -109,12 +110,21 @@ def serve(config: Config) -> None:
         host=address.host or "127.0.0.1",
         port=address.port,
         uds=None if address.path is None else os.fspath(address.path),
-        proxies=config.gateway_trusted_proxies,
+        proxies=trusted(config.gateway_trusted_proxies),
     )
     with suppress(KeyboardInterrupt):
         server.run(None if given is None else [socket.socket(fileno=given)])
     if not server.started:
         raise ConfigError(f"the gateway cannot listen at {address} (gateway_listen); the log says why")
+
+
+def trusted(proxies: str) -> str:
+    """Proxies as uvicorn takes them, those of version 4 also as a socket of both versions shows them."""
+    if proxies == "*":
+        return proxies
+    networks = [ip_network(network.strip()) for network in proxies.split(",") if network]
+    mapped = [f"::ffff:{each.network_address}/{96 + each.prefixlen}" for each in networks if each.version == 4]
+    return ",".join([*map(str, networks), *mapped])
 
 
 def _end(_number: int, _frame: object) -> None:
