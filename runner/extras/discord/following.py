@@ -156,7 +156,7 @@ class Follower:
                 if place is not None:
                     is_direct = isinstance(self._client.get_channel(place), discord.DMChannel)
                     where = "a direct message of this bot" if is_direct else f"<#{place}>"
-                    text = f"{ended.headline} The full report: {where}."
+                    text = cut(f"{ended.headline} The full report: {where}.")
                 await self._edit_answer(row["interaction_id"], text)
             await self._store.all("discord_ended", submission_id=submission_id)
         except Exception as error:  # noqa: BLE001 as in the loop; it is tried again later
@@ -315,7 +315,7 @@ async def _put(
 
 
 def _progress(row: Row) -> str:
-    return f"Submission {row['submission_id']} to **{plain(row['leaderboard'])}**: {plain(reports.progress(row))}."
+    return cut(f"Submission {row['submission_id']} to **{plain(row['leaderboard'])}**: {plain(reports.progress(row))}.")
 
 
 def _may_pass(error: discord.HTTPException) -> bool:
