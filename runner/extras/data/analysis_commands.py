@@ -6,6 +6,7 @@ the extra `data`.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -198,6 +199,8 @@ def plot(
     if output is not None and output.suffix not in (".png", ".svg"):
         raise typer.BadParameter(f"found {str(output)!r}, expected a name with .png or .svg", param_hint="--output")
     require("matplotlib")
+    # A shell in a notebook hands on that of the notebook, which need not be here; pictures are drawn without one.
+    os.environ.pop("MPLBACKEND", None)
     from runner.extras.data import analysis, plots
     from runner.extras.data import report as reports
 
@@ -306,6 +309,3 @@ def _warnings_as_notes() -> Iterator[None]:
     for warning in caught:
         if warning.category is UserWarning:
             note(str(warning.message))
-
-
-__all__ = ["Kind", "add_commands"]
