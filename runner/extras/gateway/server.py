@@ -72,14 +72,10 @@ class Server(uvicorn.Server):
             listening.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_REQUEST_S):
-                # A client that has just connected would else lose its connection without an answer.
-                while self._awaits_requests():  # noqa: ASYNC110 - uvicorn has no event for a request
+                # A client that has had no request yet would else lose its connection without an answer.
+                while any(vars(each).get("cycle") is None for each in self.server_state.connections):  # noqa: ASYNC110 - uvicorn has no event for a request
                     await asyncio.sleep(_LOOK_S)
         await super().shutdown(sockets)
-
-    def _awaits_requests(self) -> bool:
-        """Whether a connection has had no request yet."""
-        return any(vars(connection).get("cycle") is None for connection in self.server_state.connections)
 
 
 def serve(config: Config) -> None:

@@ -72,11 +72,6 @@ def test_an_address_counts_by_its_network_however_it_is_spelled(host: str, key: 
     assert identity.address(Request(scope)) == key
 
 
-async def streams(most: int) -> limits.Limits:
-    """Limits, which need an event loop."""
-    return limits.Limits(per_minute=60, streams=most)
-
-
 @pytest.mark.parametrize(
     ("proxies", "host", "is_trusted"),
     [
@@ -96,7 +91,7 @@ def test_a_proxy_is_trusted_through_a_socket_of_both_versions(proxies: str, host
 
 def test_streams_are_counted_per_user() -> None:
     """A tenth for one user; closing makes room. Watchers of live pages have as many beside; an address has half."""
-    bound = asyncio.run(streams(20))
+    bound = limits.Limits(per_minute=60, streams=20)
     assert [bound.streams.open("a") for _ in range(3)] == [True, True, False]
     bound.streams.close("a")
     assert bound.streams.open("a")
