@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 import discord
@@ -44,6 +45,11 @@ class Client(discord.Client):
         if self.config.discord_guild_id is not None:
             await self._sync_only_to(self.config.discord_guild_id)
         await self.tree.sync()
+        # What an earlier configuration offered in one server would be there a second time.
+        async for guild in self.fetch_guilds(limit=None):
+            if guild.id != self.config.discord_guild_id:
+                with suppress(discord.Forbidden):
+                    await self.tree.sync(guild=guild)
         self.follower.start()
         _log.info("discord_starts", guild_id=self.config.discord_guild_id)
 
