@@ -6,7 +6,6 @@ the extra `data`.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import typer
 from rich.text import Text
 
 from runner.base import units
+from runner.base.environment import forget
 from runner.base.errors import NotFoundError
 from runner.base.safe import one_line, printable
 from runner.cli.app import example, note, out, out_json
@@ -200,7 +200,7 @@ def plot(
         raise typer.BadParameter(f"found {str(output)!r}, expected a name with .png or .svg", param_hint="--output")
     require("matplotlib")
     # A shell in a notebook hands on that of the notebook, which need not be here; pictures are drawn without one.
-    os.environ.pop("MPLBACKEND", None)
+    forget("MPLBACKEND")
     from runner.extras.data import analysis, plots
     from runner.extras.data import report as reports
 
