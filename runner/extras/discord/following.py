@@ -319,8 +319,5 @@ def _progress(row: Row) -> str:
 
 
 def _may_pass(error: discord.HTTPException) -> bool:
-    """Whether Discord may take the same later.
-
-    What has no code of Discord's, as of a token that was reset or of what stands before Discord, says nothing of it.
-    """
+    """Whether Discord may take the same later: an answer without a code of Discord's says nothing of the message."""
     return error.status == 429 or error.status >= 500 or error.code in (0, _BLOCKED)

@@ -116,11 +116,9 @@ def serve(config: Config) -> None:
 
 def trusted(proxies: str) -> str:
     """Proxies as uvicorn takes them, those of version 4 also as a socket of both versions shows them."""
-    if proxies == "*":
-        return proxies
-    networks = [ip_network(network.strip()) for network in proxies.split(",") if network]
+    networks = [ip_network(network.strip()) for network in proxies.split(",") if network not in ("", "*")]
     mapped = [f"::ffff:{each.network_address}/{96 + each.prefixlen}" for each in networks if each.version == 4]
-    return ",".join([*map(str, networks), *mapped])
+    return ",".join([*map(str, networks), *mapped]) or proxies
 
 
 def _end(_number: int, _frame: object) -> None:
