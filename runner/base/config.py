@@ -28,6 +28,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
+from pydantic_core.core_schema import ValidationInfo
 
 from runner.base import database_address
 from runner.base.environment import PATH_VARIABLE, PREFIX, credential_file, nearest, overrides, process_environment
@@ -544,11 +545,16 @@ class Config(BaseModel):
             raise ValueError("each name once")
         return value
 
-    @field_validator("webhook_private_networks")
+    @field_validator("gateway_trusted_proxies", "webhook_private_networks")
     @classmethod
-    def _networks(cls, value: str) -> str:
+    def _networks(cls, value: str, info: ValidationInfo) -> str:
+        if (info.field_name, value) == ("gateway_trusted_proxies", "*"):
+            return value
         for network in filter(None, value.split(",")):
-            ip_network(network.strip())
+            try:
+                ip_network(network.strip())
+            except ValueError as error:
+                raise ValueError(f"addresses and networks, separated by commas: {error}") from None
         return value
 
     @model_validator(mode="after")

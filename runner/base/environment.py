@@ -37,6 +37,11 @@ def process_environment() -> Mapping[str, str]:
     return os.environ
 
 
+def forget(variable: str) -> None:
+    """Hide a variable from libraries that are imported next."""
+    os.environ.pop(variable, None)
+
+
 def restart_in_utf8() -> None:
     """Where the locale says that all text is ASCII, begin this process again with UTF-8. Returns where it does not.
 

@@ -40,7 +40,7 @@ def refusals_explained(repository: str) -> Iterator[None]:
 
     Raises:
         DataError: the name is none of a repository, or the hub refuses files or their card.
-        ConfigError: the login is missing or may not write; or as `require_environment`.
+        ConfigError: the login is missing, malformed or may not write; or as `require_environment`.
         InfrastructureError: anything else that keeps the hub from doing it.
     """
     require_environment()
@@ -48,8 +48,9 @@ def refusals_explained(repository: str) -> Iterator[None]:
         yield
     except HFValidationError as error:
         raise DataError(f"{repository!r} is no name of a repository: {error}") from error
-    except LocalTokenNotFoundError as error:
-        raise ConfigError(f"the hub needs a login: {_LOG_IN}") from error
+    except (LocalTokenNotFoundError, UnicodeEncodeError) as error:
+        need = "another token, as this one is not ASCII" if isinstance(error, UnicodeEncodeError) else "a login"
+        raise ConfigError(f"the hub needs {need}: {_LOG_IN}") from error
     except HfHubHTTPError as error:
         status = error.response.status_code
         if status in REFUSED:

@@ -39,6 +39,3 @@ def listed(names: Sequence[str], *, most: int) -> str:
     more = len(names) - most
     first = ", ".join(names[:most])
     return f"{first} and {more} more" if more > 0 else first
-
-
-__all__ = ["Progress", "listed", "on_one_line", "require"]

@@ -18,6 +18,7 @@ import typer
 from rich.text import Text
 
 from runner.base import units
+from runner.base.environment import forget
 from runner.base.errors import NotFoundError
 from runner.base.safe import one_line, printable
 from runner.cli.app import example, note, out, out_json
@@ -198,6 +199,8 @@ def plot(
     if output is not None and output.suffix not in (".png", ".svg"):
         raise typer.BadParameter(f"found {str(output)!r}, expected a name with .png or .svg", param_hint="--output")
     require("matplotlib")
+    # A shell in a notebook hands on that of the notebook, which need not be here; pictures are drawn without one.
+    forget("MPLBACKEND")
     from runner.extras.data import analysis, plots
     from runner.extras.data import report as reports
 
@@ -306,6 +309,3 @@ def _warnings_as_notes() -> Iterator[None]:
     for warning in caught:
         if warning.category is UserWarning:
             note(str(warning.message))
-
-
-__all__ = ["Kind", "add_commands"]

@@ -65,7 +65,8 @@ WHERE s.score IS NOT NULL GROUP BY ALL;
 - `code` is text: bytes that are not UTF-8 became U+FFFD. `code/part-*.parquet` has the bytes, and `code_encoding`
   says which files are concerned.
 - {people}
-- {hosts} Output, cases and seeds of secret runs are in no file.
+- The column `host` of `runs.parquet` tells hosts apart and does not name them. Output, cases and seeds of secret runs
+  are in no file.
 
 ## Trust
 {notes}
@@ -132,7 +133,6 @@ _PEOPLE: Final = {
     "id": "Users have their ids, and no names.",
     "pseudonym": "Users have pseudonyms, which stay the same in later exports with the same key, and no names.",
 }
-_HOSTS: Final = "The column `host` of `runs.parquet` tells hosts apart and does not name them."
 #: The licences that the hub knows by these ids; it refuses a card with another one.
 _LICENCES: Final = frozenset(
     (
@@ -188,7 +188,6 @@ def render(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
             if "receipts" not in files or "receipts.parquet" in rows
         ),
         people=_PEOPLE[manifest["identity"]],
-        hosts=_HOSTS,
         notes=f"\n{notes}" if notes else "\nThe operator has given no notes on single leaderboards.",
         licence=_licence(manifest),
         digest=manifest["content_sha256"],

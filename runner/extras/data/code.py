@@ -55,11 +55,6 @@ def as_text(code: bytes, encoding: str) -> bytes:
     return code.decode("utf-8", "replace").encode("utf-8") if encoding == INVALID else code
 
 
-def part_name(number: int) -> str:
-    """The path of a part in an export."""
-    return f"code/part-{number:05}.parquet"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Oddness:
     """What is odd about a code."""
@@ -113,7 +108,7 @@ class Codes:
         )
         group = next(pending, None)
         while group is not None or not rows:
-            name = part_name(len(rows))
+            name = f"code/part-{len(rows):05}.parquet"
             part_bytes = 0
             with Writer(folder / name, CODE) as part:
                 while group is not None and part_bytes < PART_BYTES:

@@ -178,7 +178,8 @@ class _Writing:
             for board in boards
         ]
         self._write("leaderboards.parquet", LEADERBOARDS, iter([table(LEADERBOARDS, lines)]))
-        self._write("finals.parquet", FINALS, self._read_finals())
+        finals = (self._named(FINALS, lines) for lines in self._database.stream("finals", self._scope))
+        self._write("finals.parquet", FINALS, finals)
         if options.receipts:
             self._write(RECEIPTS_FILE, RECEIPTS, self._read_receipts())
             self._keys = receipts.listed(self._database.host_keys())
@@ -234,9 +235,6 @@ class _Writing:
     def _read_receipts(self) -> Iterator[pa.Table]:
         for lines in self._database.stream("receipts", self._scope):
             yield table(RECEIPTS, [(*line[:5], receipts.text_of(*line[5:])) for line in lines])
-
-    def _read_finals(self) -> Iterator[pa.Table]:
-        return (self._named(FINALS, lines) for lines in self._database.stream("finals", self._scope))
 
     def describe(
         self, flat: str, moment: Moment, boards: Sequence[DataBoard], people: Sequence[People], options: Options

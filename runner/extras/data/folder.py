@@ -121,7 +121,8 @@ def replace(target: Path, new: Path) -> None:
     for folder, _, files in os.walk(new):
         for name in files:
             if not (Path(folder) / name).is_symlink():
-                _sync(Path(folder) / name)
+                with (Path(folder) / name).open("rb") as file:
+                    os.fsync(file.fileno())
         sync_directory(Path(folder))
     if target.exists():
         shutil.copymode(target, new)
@@ -129,14 +130,6 @@ def replace(target: Path, new: Path) -> None:
     else:
         new.rename(target)
     sync_directory(target.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _exchange(one: Path, other: Path) -> None:

@@ -44,9 +44,9 @@ _DARK: Final = "#222222"
 _RULE: Final = "#4a4a4a"
 #: How much the products of score and `sol` may differ: `sol` has four digits.
 _SAME_LIGHT: Final = 1e-3
-_NAME_LENGTH: Final = 20
-#: Beside a line there is less room.
+#: Characters of a name beside a line, and below it.
 _LABEL_LENGTH: Final = 17
+_TICK_LENGTH: Final = 16
 #: Families with characters that DejaVu lacks; those that are installed are used.
 _FALLBACKS: Final = ("Noto Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Emoji", "WenQuanYi Zen Hei")
 _UNITS: Final = ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
@@ -132,7 +132,8 @@ def race(board: Board, *, count: int = 8) -> Figure:
         axes.plot(times, scores, color=_DARK, linewidth=5, alpha=0.18, zorder=3, label="the board's record")
         axes.plot([], [], color=_FAINT, linewidth=1.5, label="other users")
         _time_axis(axes)
-        _score_axis(axes.yaxis, [*scored.groupby("user_id")["score"].min(), *_firsts(scored), *_light(board)])
+        firsts, bests = scored.drop_duplicates("user_id")["score"], scored.groupby("user_id")["score"].min()
+        _score_axis(axes.yaxis, [*bests, *firsts, *_light(board)])
         _light_line(axes, board, horizontal=True)
         _end_labels(axes, labels)
         axes.legend(loc="upper right")
@@ -151,13 +152,14 @@ def progression(board: Board, users: Sequence[str]) -> Figure:
     end = board.rows["submission_time"].max()
     with _drawing(board, "scores and records over time", strip=len(users)) as (figure, axes):
         strip = figure.axes[1]
-        labels, everything, missed = [], [], 0
+        labels, names, everything, missed = [], [], [], 0
         for place, user in enumerate(users):
             mine = board.rows[board.rows["user_id"].astype(str) == user]
             if mine.empty:
                 raise NotFoundError(f"user {printable(user)} has no submission on {printable(board.problem)}")
             mine = mine.sort_values(["submission_time", "submission_id"], kind="stable")
             name = _short(mine["user_name"].iloc[-1], _LABEL_LENGTH)
+            names.append(_short(mine["user_name"].iloc[-1], _TICK_LENGTH))
             colour, marker, dashes = _style(place)
             scored, failed = mine[valid(mine)], mine[~valid(mine)]
             missed += len(failed)
@@ -175,7 +177,7 @@ def progression(board: Board, users: Sequence[str]) -> Figure:
             )
             everything += [*scored["score"]]
             labels.append((scores[-1], f"{name}  {format_score(scores[-1], 'auto')}", colour))
-        strip.set_yticks(range(len(users)), [_name_of(board, user) for user in users])
+        strip.set_yticks(range(len(users)), names)
         strip.set_ylim(len(users) - 0.4, -0.6)
         strip.set_title(
             "attempts that did not rank: failed, or never meant to", loc="left", fontsize=11, color=_GREY, pad=4
@@ -263,9 +265,11 @@ def to_svg(figure: Figure) -> bytes:
 # -- drawing ---------------------------------------------------------------------------------------------------------
 
 
-def _settings() -> Mapping[str, Any]:
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Settings of matplotlib's and ours, whatever a user's matplotlibrc says."""
     present = set(font_manager.get_font_names())
-    return {
+    settings = {
         "font.family": ["DejaVu Sans", *(name for name in _FALLBACKS if name in present)],
         "font.size": 12,
         # A dollar sign in a name begins no formula.
@@ -290,12 +294,16 @@ def _settings() -> Mapping[str, Any]:
         "figure.facecolor": "white",
         "timezone": "UTC",
     }
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(settings)
+        yield
 
 
 @contextmanager
 def _drawing(board: Board, what: str, *, strip: int = 0) -> Iterator[tuple[Figure, Any]]:
     """A figure with its title and one pair of axes; with `strip` a second pair of that many rows below."""
-    with mpl.rc_context(dict(_settings())):
+    with _settings():
         figure = Figure(figsize=(WIDTH_PX / _DPI, HEIGHT_PX / _DPI), dpi=_DPI)
         FigureCanvasAgg(figure)
         if strip:
@@ -312,7 +320,7 @@ def _drawing(board: Board, what: str, *, strip: int = 0) -> Iterator[tuple[Figur
 
 def _saved(figure: Figure, form: str, metadata: Mapping[str, str | None]) -> bytes:
     target = BytesIO()
-    with mpl.rc_context(dict(_settings())), warnings.catch_warnings():
+    with _settings(), warnings.catch_warnings():
         # A character that no installed font has is shown as a box.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure.savefig(target, format=form, dpi=_DPI, metadata=dict(metadata))
@@ -327,13 +335,9 @@ def _many(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _short(name: object, length: int = _NAME_LENGTH) -> str:
+def _short(name: object, length: int) -> str:
     text = printable(name)
     return text if len(text) <= length else f"{text[: length - 1]}…"
-
-
-def _name_of(board: Board, user: str) -> str:
-    return _short(board.rows.loc[board.rows["user_id"].astype(str) == user, "user_name"].iloc[-1], 16)
 
 
 def _style(place: int) -> tuple[str, str, str]:
@@ -355,11 +359,6 @@ def _steps(scored: pd.DataFrame, end: pd.Timestamp) -> tuple[list[Any], list[flo
         times.append(when)
         scores.append(float(score))
     return [*times, end], [*scores, scores[-1]]
-
-
-def _firsts(scored: pd.DataFrame) -> list[float]:
-    """Each user's first score."""
-    return [float(score) for score in scored.drop_duplicates("user_id")["score"]]
 
 
 def _light(board: Board) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 import discord
@@ -11,7 +12,7 @@ from runner.base import logs
 from runner.base.config import Config
 from runner.base.errors import ConfigError, DatabaseUnavailableError, KernelRunnerError
 from runner.extras.discord.answers import answer
-from runner.extras.discord.errors import sentence
+from runner.extras.discord.errors import FAILURES, sentence
 from runner.extras.discord.following import Follower
 from runner.extras.discord.turn import HOLD_S, Turn
 from runner.extras.store import AsyncStore
@@ -44,6 +45,11 @@ class Client(discord.Client):
         if self.config.discord_guild_id is not None:
             await self._sync_only_to(self.config.discord_guild_id)
         await self.tree.sync()
+        # What an earlier configuration offered in one server would be there a second time.
+        async for guild in self.fetch_guilds(limit=None):
+            if guild.id != self.config.discord_guild_id:
+                with suppress(discord.Forbidden):
+                    await self.tree.sync(guild=guild)
         self.follower.start()
         _log.info("discord_starts", guild_id=self.config.discord_guild_id)
 
@@ -88,5 +94,5 @@ class Tree(app_commands.CommandTree[Client]):
             _log.warning("command_refused", command=name, reason=str(cause))
         try:
             await answer(interaction, text)
-        except discord.HTTPException as failure:
+        except FAILURES as failure:
             _log.warning("answer_failed", command=name, error=str(failure))

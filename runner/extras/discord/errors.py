@@ -11,6 +11,8 @@ from discord import app_commands
 from runner.base.errors import DatabaseUnavailableError, KernelRunnerError
 from runner.extras.discord.text import plain
 
+#: What a request to Discord may raise; a network that takes packets and brings none back ends in a TimeoutError.
+FAILURES: Final = (discord.HTTPException, aiohttp.ClientError, OSError)
 #: The first that fits counts.
 _SENTENCES: Final = (
     ((DatabaseUnavailableError,), "The database is away. Nothing was changed; try again in a minute."),
@@ -23,10 +25,7 @@ _SENTENCES: Final = (
         (discord.Forbidden,),
         "Discord forbids the bot to do that here: it lacks a permission that its invitation asks for.",
     ),
-    (
-        (discord.HTTPException, aiohttp.ClientError, OSError),
-        "Discord did not do its part of this command. Give it again.",
-    ),
+    (FAILURES, "Discord did not do its part of this command. Give it again."),
 )
 
 

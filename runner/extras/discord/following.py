@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-import aiohttp
 import discord
 
 from runner.base import logs
 from runner.base.errors import DatabaseUnavailableError
 from runner.extras.discord import report
+from runner.extras.discord.errors import FAILURES
 from runner.extras.discord.text import MESSAGE_CHARS, cut, plain
 from runner.extras.shown import reports
 from runner.extras.store import AsyncStore
@@ -36,8 +36,9 @@ _PAUSE_S: Final = 30.0
 #: A thread without a new message is archived after an hour, the soonest that Discord has: a server takes no more than
 #: a thousand that are not.
 _ARCHIVED_AFTER_MIN: Final = 60
-#: Discord's code where a message of an archived thread is edited.
+#: Discord's codes where a message of an archived thread is edited, and where Cloudflare refuses all requests of a host.
 _ARCHIVED: Final = 50083
+_BLOCKED: Final = 40333
 _AWAY: Final = "The database is away. The submission is stored and goes on; so does this message."
 
 
@@ -125,7 +126,7 @@ class Follower:
     async def _say_away(self) -> None:
         """Tell those whose messages can be edited without the database."""
         for interaction_id in list(self._interactions)[:_EDITS]:
-            with suppress(discord.HTTPException, aiohttp.ClientError):
+            with suppress(*FAILURES):
                 await self._edit_answer(interaction_id, _AWAY)
         self._shown.clear()
 
@@ -155,7 +156,7 @@ class Follower:
                 if place is not None:
                     is_direct = isinstance(self._client.get_channel(place), discord.DMChannel)
                     where = "a direct message of this bot" if is_direct else f"<#{place}>"
-                    text = f"{ended.headline} The full report: {where}."
+                    text = cut(f"{ended.headline} The full report: {where}.")
                 await self._edit_answer(row["interaction_id"], text)
             await self._store.all("discord_ended", submission_id=submission_id)
         except Exception as error:  # noqa: BLE001 as in the loop; it is tried again later
@@ -167,7 +168,7 @@ class Follower:
 
     def _fail(self, submission_id: int, error: Exception) -> None:
         """Let a submission wait before its messages are tried again."""
-        if isinstance(error, (discord.HTTPException, aiohttp.ClientError, OSError, DatabaseUnavailableError)):
+        if isinstance(error, (*FAILURES, DatabaseUnavailableError)):
             _log.warning("message_failed", submission_id=submission_id, reason=str(error))
         else:
             _log.error("report_failed", submission_id=submission_id, error=repr(error), exc_info=error)
@@ -191,6 +192,7 @@ class Follower:
 
     async def _write(self, row: Row, text: str, files: Sequence[discord.File]) -> int | None:
         """Write or edit the message in the submission's thread; the thread, or None where Discord takes none."""
+        is_noted = row["thread_id"] is not None
         try:
             thread_id, is_new = await self._thread(row)
             channel = self._client.get_partial_messageable(thread_id)
@@ -205,12 +207,14 @@ class Follower:
                 note = "\nThe bot may not attach files here: /leaderboard get-submission has them."
                 message_id = await _put(channel, message_id, cut(text, MESSAGE_CHARS - len(note)) + note, ())
         except discord.HTTPException as error:
-            if error.code == _ARCHIVED and row["thread_id"] is not None:
-                thread = await self._client.fetch_channel(row["thread_id"])
-                if isinstance(thread, discord.Thread):
-                    await thread.edit(archived=False)
-            if _may_pass(error):
+            if _may_pass(error) or (is_noted and error.code == _ARCHIVED and await self._reopen(row["thread_id"])):
                 raise
+            if is_noted:
+                # Moderators have removed the message, or removed or locked the thread.
+                row["thread_id"] = row["message_id"] = None
+                for each in files:
+                    each.reset()
+                return await self._write(row, text, files)
             # Neither a thread nor a direct message: `/leaderboard get-submission` shows the same.
             _log.warning("report_refused", submission_id=row["submission_id"], reason=str(error))
             return None
@@ -218,6 +222,18 @@ class Follower:
             row["message_id"] = message_id
             await self._store.all("discord_message", submission_id=row["submission_id"], message_id=message_id)
         return thread_id
+
+    async def _reopen(self, thread_id: int) -> bool:
+        """Open an archived thread again; False: a moderator has locked it."""
+        try:
+            thread = await self._client.fetch_channel(thread_id)
+            if isinstance(thread, discord.Thread):
+                await thread.edit(archived=False)
+        except discord.HTTPException as error:
+            if _may_pass(error):
+                raise
+            return False
+        return True
 
     async def _thread(self, row: Row) -> tuple[int, bool]:
         """The private thread of a submission, else the direct messages of its author; whether it is new."""
@@ -234,7 +250,7 @@ class Follower:
             # An earlier process may have made it without noting it, or without adding its user. Users make threads of
             # any name.
             own = [each for each in channel.threads if each.is_private() and each.owner_id == channel.guild.me.id]
-            thread = next((each for each in own if each.name == name), None)
+            thread = next((each for each in own if each.name == name and not each.locked), None)
             is_new = thread is None
             place = await self._open_thread(channel, thread, name, user)
         if place is None:
@@ -299,9 +315,9 @@ async def _put(
 
 
 def _progress(row: Row) -> str:
-    return f"Submission {row['submission_id']} to **{plain(row['leaderboard'])}**: {plain(reports.progress(row))}."
+    return cut(f"Submission {row['submission_id']} to **{plain(row['leaderboard'])}**: {plain(reports.progress(row))}.")
 
 
 def _may_pass(error: discord.HTTPException) -> bool:
-    """Whether Discord may take the same later."""
-    return error.status == 429 or error.status >= 500 or error.code == _ARCHIVED
+    """Whether Discord may take the same later: an answer without a code of Discord's says nothing of the message."""
+    return error.status == 429 or error.status >= 500 or error.code in (0, _BLOCKED)

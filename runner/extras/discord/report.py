@@ -116,7 +116,8 @@ async def verdict(store: AsyncStore, ended: Ended) -> str:
     name = plain(ended.status["user_name"] or ended.status["user_id"])
     board = ended.submission["leaderboard_name"]
     lines = [f"**{name}** on **{plain(board)}**, submission {ended.submission['id']}:"]
-    ranked = {run["gpu_type"]: run for run in _ranked(ended.submission)}
+    runs = [run for run in ended.submission["runs"] if run["mode"] == "leaderboard" and not run["secret"]]
+    ranked = {run["gpu_type"]: run for run in runs if run["passed"]}
     for gpu, value in ended.public_verdicts.items():
         run = ranked.get(gpu)
         if value != "accepted" or run is None:
@@ -132,10 +133,6 @@ async def verdict(store: AsyncStore, ended: Ended) -> str:
         where = "not the best of its author" if place is None else f"place {place['rank']} of {place['entries']}"
         lines.append(f"{plain(gpu)}: **{time}** ({words.TIMINGS[_timing(run)][0]}), {where}.")
     return cut("\n".join(lines))
-
-
-def _ranked(submission: Row) -> list[Row]:
-    return [run for run in submission["runs"] if run["mode"] == "leaderboard" and not run["secret"] and run["passed"]]
 
 
 def _timing(run: Row) -> str:

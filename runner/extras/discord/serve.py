@@ -6,7 +6,6 @@ import asyncio
 import signal
 from typing import Final
 
-import aiohttp
 import discord
 
 from runner.base import logs
@@ -14,6 +13,7 @@ from runner.base.config import Config
 from runner.base.errors import ConfigError, InfrastructureError
 from runner.extras.discord import admin, boards, reading, submitting
 from runner.extras.discord.client import Client
+from runner.extras.discord.errors import FAILURES
 from runner.extras.discord.groups import ADMIN, LEADERBOARD
 from runner.extras.discord.queries import QUERIES
 from runner.extras.discord.turn import HOLD_S
@@ -38,8 +38,8 @@ def serve(config: Config) -> None:
 
     Raises:
         ConfigError: no database, no token, or one that Discord refuses.
-        InfrastructureError: Discord cannot be reached at the start; later it is waited for. Or another process has
-            become the bot.
+        InfrastructureError: Discord cannot be reached at the start, or ends the connection for good, as of a token that
+            was reset; else it is waited for. Or another process has become the bot.
     """
     logs.configure(config.log_format, config.log_level)
     token = config.secret("discord_token")
@@ -51,8 +51,9 @@ def serve(config: Config) -> None:
         asyncio.run(_run(build(config, store), token))
     except discord.LoginFailure as error:
         raise ConfigError(f"Discord refuses the token of discord_token_file: {error}; make a new one") from None
-    except (aiohttp.ClientError, discord.HTTPException) as error:
-        raise InfrastructureError(f"Discord cannot be reached: {error}; systemd starts the bot again") from error
+    except (*FAILURES, discord.DiscordException) as error:
+        reason = str(error) or type(error).__name__
+        raise InfrastructureError(f"Discord cannot be reached: {reason}; systemd starts the bot again") from error
 
 
 async def _run(client: Client, token: str) -> None:

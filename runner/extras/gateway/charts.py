@@ -155,8 +155,8 @@ def progression(
     if len(ordered) < 2:
         return None
     best = _since(records(every), since)
-    leaders = [_since(its, since) for its in (_chosen(every, users) if users else _leaders(every))]
-    leaders = [its for its in leaders if its]
+    chosen = [records([score for score in every if score.user_id == user]) for user in users]
+    leaders = [its for its in (_since(its, since) for its in chosen or _leaders(every)) if its]
     if users:
         ordered = [score for score in ordered if score.user_id in users]
     first, last = min([score.at for score in (*best, *ordered)]), max(score.at for score in every)
@@ -324,11 +324,6 @@ def _leaders(ordered: Sequence[Score]) -> Sequence[Sequence[Score]]:
     for score in ordered:
         of_users.setdefault(score.user_id, []).append(score)
     return sorted(map(records, of_users.values()), key=lambda its: its[-1].seconds)[:_USERS]
-
-
-def _chosen(ordered: Sequence[Score], users: Sequence[str]) -> Sequence[Sequence[Score]]:
-    """The records of each of these users, in their order."""
-    return [records([score for score in ordered if score.user_id == user]) for user in users]
 
 
 def _since(its: Sequence[Score], since: datetime | None) -> Sequence[Score]:

@@ -37,16 +37,16 @@ class Bucket:
         self._rate = self._most / 60.0
         self._keys: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, key: str, *, cost: float = 1.0) -> float:
+    def take(self, key: str) -> float:
         """Count one event. 0: it is admitted; else after how many seconds it would be."""
         now = time.monotonic()
         left, at = self._keys.pop(key, (self._most, now))
         left = min(self._most, left + (now - at) * self._rate)
-        admitted = left >= cost
-        self._keys[key] = (left - cost if admitted else left, now)
+        admitted = left >= 1
+        self._keys[key] = (left - admitted, now)
         if len(self._keys) > _KEYS:
             self._keys.popitem(last=False)
-        return 0.0 if admitted else (cost - left) / self._rate
+        return 0.0 if admitted else (1 - left) / self._rate
 
 
 class Streams:

@@ -90,10 +90,11 @@ def full_results(submission: Row, profiles: Sequence[Row]) -> list[dict[str, Any
 
 def _evaluation(row: Row, submitted: datetime, profiles: Sequence[Row]) -> dict[str, Any]:
     meta = picked(row["meta"], META) or {}
+    compiled = None if row["secret"] else picked(row["compilation"], COMPILATION)
     return {
         "start": (_stamp(row["start_time"]) or moment(submitted) or "").removesuffix("Z"),
         "end": (_stamp(row["end_time"]) or moment(submitted) or "").removesuffix("Z"),
-        "compilation": None if row["secret"] else _compiled(row["compilation"]),
+        "compilation": None if compiled is None else {**compiled, "command": ""},
         "run": {
             "success": bool(meta.get("success", row["passed"])),
             "passed": row["passed"],
@@ -106,11 +107,6 @@ def _evaluation(row: Row, submitted: datetime, profiles: Sequence[Row]) -> dict[
         },
         "profile": _profile(row, profiles) if row["mode"].startswith("profile") and not row["secret"] else None,
     }
-
-
-def _compiled(value: object) -> dict[str, Any] | None:
-    compilation = picked(value, COMPILATION)
-    return None if compilation is None else {**compilation, "command": ""}
 
 
 def _profile(row: Row, profiles: Sequence[Row]) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ import socket
 import stat
 import sys
 from contextlib import suppress
+from ipaddress import ip_network
 
 import uvicorn
 from starlette.applications import Starlette
@@ -71,14 +72,10 @@ class Server(uvicorn.Server):
             listening.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_REQUEST_S):
-                # A client that has just connected would else lose its connection without an answer.
-                while self._awaits_requests():  # noqa: ASYNC110 - uvicorn has no event for a request
+                # A client that has had no request yet would else lose its connection without an answer.
+                while any(vars(each).get("cycle") is None for each in self.server_state.connections):  # noqa: ASYNC110 - uvicorn has no event for a request
                     await asyncio.sleep(_LOOK_S)
         await super().shutdown(sockets)
-
-    def _awaits_requests(self) -> bool:
-        """Whether a connection has had no request yet."""
-        return any(vars(connection).get("cycle") is None for connection in self.server_state.connections)
 
 
 def serve(config: Config) -> None:
@@ -109,12 +106,19 @@ def serve(config: Config) -> None:
         host=address.host or "127.0.0.1",
         port=address.port,
         uds=None if address.path is None else os.fspath(address.path),
-        proxies=config.gateway_trusted_proxies,
+        proxies=trusted(config.gateway_trusted_proxies),
     )
     with suppress(KeyboardInterrupt):
         server.run(None if given is None else [socket.socket(fileno=given)])
     if not server.started:
         raise ConfigError(f"the gateway cannot listen at {address} (gateway_listen); the log says why")
+
+
+def trusted(proxies: str) -> str:
+    """Proxies as uvicorn takes them, those of version 4 also as a socket of both versions shows them."""
+    networks = [ip_network(network.strip()) for network in proxies.split(",") if network not in ("", "*")]
+    mapped = [f"::ffff:{each.network_address}/{96 + each.prefixlen}" for each in networks if each.version == 4]
+    return ",".join([*map(str, networks), *mapped]) or proxies
 
 
 def _end(_number: int, _frame: object) -> None:

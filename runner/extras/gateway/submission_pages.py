@@ -159,7 +159,9 @@ async def view(request: Request, session: Session | None) -> Response:
 
     def make() -> Response:
         rows, outputs = sizes.Budget(_CASES), sizes.Budget(_OUTPUTS)
-        public = [row for row in submission["runs"] or () if not row["secret"]]
+        public = [row for row in submission["runs"] or () if not row["secret"]][:_RUNS]
+        # What failed first, and tests last.
+        public.sort(key=lambda row: (row["passed"], row["mode"] == "test"))
         secret: dict[str, bool] = {}
         for row in submission["runs"] or ():
             if row["secret"]:
@@ -172,7 +174,7 @@ async def view(request: Request, session: Session | None) -> Response:
             status=status,
             headline=reports.headline(submission, status, ranking_by),
             validated=validated,
-            runs=[_run(row, files[:_FILES], rows, outputs) for row in sorted(public[:_RUNS], key=_order)],
+            runs=[_run(row, files[:_FILES], rows, outputs) for row in public],
             secret=secret,
             signed=signed,
             public=bool(opened),
@@ -185,11 +187,6 @@ async def view(request: Request, session: Session | None) -> Response:
 
     # Beside the event loop: results and code may be large, and colouring takes milliseconds.
     return await asyncio.to_thread(make)
-
-
-def _order(row: Row) -> tuple[bool, bool]:
-    """What failed first, and tests last."""
-    return row["passed"], row["mode"] == "test"
 
 
 def _phases(status: Row | None) -> Sequence[tuple[str, float | None]]:
@@ -215,7 +212,9 @@ def _run(row: Row, files: Sequence[Row], budget: sizes.Budget, outputs: sizes.Bu
         "hidden": len(ran) - len(shown),
         "roofline": figures.roofline(ran),
         "reports": [outputs.text(case.report, _REPORT) for case in shown if case.report],
-        "files": [file for file in files if _is_of(file, row)],
+        "files": [
+            file for file in files if file["gpu_type"] == row["gpu_type"] and file["name"].startswith(f"{row['mode']}.")
+        ],
         "outputs": [(name, outputs.end(text, _OUTPUT), len(str(text)) > _OUTPUT) for name, text in printed if text],
     }
 
@@ -234,11 +233,6 @@ def _failure(case: Case, budget: sizes.Budget) -> dict[str, Any]:
         "tolerance": words.tolerance(message),
         "message": budget.text(message, _MESSAGE),
     }
-
-
-def _is_of(file: Row, row: Row) -> bool:
-    """Whether a file was left by this run."""
-    return bool(file["gpu_type"] == row["gpu_type"] and file["name"].startswith(f"{row['mode']}."))
 
 
 async def profile_file(request: Request, session: Session | None) -> Response:

@@ -47,7 +47,9 @@ async def upload(request: Request, *, part: str = "file") -> Upload:
     name, code = files[part]
     if len(code) > SOURCE_BYTES:
         raise Refusal(413, f"The file is too large: at most {SOURCE_BYTES} bytes")
-    return Upload(name=_bare(name), code=code, fields=fields)
+    # Old clients send a path.
+    bare = name.replace("\\", "/").rpartition("/")[2]
+    return Upload(name=bare or "submission.py", code=code, fields=fields)
 
 
 async def form(request: Request) -> Mapping[str, str]:
@@ -98,8 +100,3 @@ def _parsed(request: Request) -> list[tuple[str, str | tuple[str, bytes]]]:
 def _text(decoded: str) -> str:
     """A text without surrogates, which a body may bring by the character set that it names."""
     return decoded.encode("utf-8", "replace").decode()
-
-
-def _bare(given: str) -> str:
-    """The last part of a path: old clients send one."""
-    return given.replace("\\", "/").rpartition("/")[2] or "submission.py"

@@ -194,7 +194,8 @@ class Gateway:
                 f"The address {self.url} leads on to {answer.headers['Location']}: set POPCORN_API_URL to where the "
                 "gateway is, and start the server again."
             )
-        if detail is None:
+        # Of what has no such route, as KernelBot's API; a gateway says what is not there.
+        if detail is None or (status, detail) == (httpx2.codes.NOT_FOUND, "Not Found"):
             return self._stranger()
         if status == httpx2.codes.UNAUTHORIZED:
             if self.token:

@@ -178,7 +178,8 @@ def result(page: Json, *, url: str) -> Result:
     error = submission["error"] or status.get("error")
     if over:
         text = page["progress"]["text"] if headline is None else headline["text"]
-        advice = "" if headline is None else _here(headline["advice"])
+        # Without its places on the page.
+        advice = "" if headline is None else headline["advice"].replace(" below", "")
         if any(run["reports"] or run["files"] for run in page["runs"]):
             advice = "Read the profile: read_submission_file."
         elif status.get("verdict") == "accepted" and status.get("score") is not None:
@@ -204,11 +205,6 @@ def result(page: Json, *, url: str) -> Result:
     )
 
 
-def _here(advice: str) -> str:
-    """Advice of a page, without its places on that page."""
-    return advice.replace(" below", "")
-
-
 def submission_files(page: Json) -> list[str]:
     """What of a submission can be read: its source, what it printed, and what a profiler left."""
     names = [SOURCE]
@@ -216,12 +212,9 @@ def submission_files(page: Json) -> list[str]:
         own = f"{run['gpu']}/{run['mode']}"
         names += [f"{own}/{name}" for name, _, _ in run["outputs"]]
         names += [f"{own}/{_REPORT}"] * bool(run["reports"])
-        names += [f"{PROFILE}{file['gpu_type']}/{file['name']}" for file in run["files"] if _is_text(file["name"])]
+        texts = [file for file in run["files"] if file["name"].endswith((".txt", ".csv", ".json"))]
+        names += [f"{PROFILE}{file['gpu_type']}/{file['name']}" for file in texts]
     return names
-
-
-def _is_text(name: str) -> bool:
-    return name.endswith((".txt", ".csv", ".json"))
 
 
 def printed(page: Json, detail: Json, name: str) -> str:

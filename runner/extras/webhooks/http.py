@@ -143,7 +143,8 @@ def _outcome(response: httpx2.Response) -> Outcome:
     if status == 410:
         return Outcome(kind="ended", reason="answer 410")
     after = _retry_after_s(response.headers.get("retry-after", "")) if status in (429, 503) else None
-    return Outcome(kind="failed", reason=f"answer {status}", retry_after_s=after)
+    redirect = ", a redirect, which is not followed" if response.has_redirect_location else ""
+    return Outcome(kind="failed", reason=f"answer {status}{redirect}", retry_after_s=after)
 
 
 def _retry_after_s(text: str) -> float | None:

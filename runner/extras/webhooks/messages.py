@@ -17,24 +17,26 @@ from runner.base import units
 from runner.base.dates import read_date
 from runner.base.model import NEVER
 
-#: Characters of a name in a chat.
+#: Characters of a name in a chat, and of a link: chats refuse messages that are too long, and what waits behind them.
 _NAME: Final = 100
+_LINK: Final = 700
 _DISCORD_MARKUP: Final = re.compile(r"([!-/:-@\[-`{-~])")
 
 
 def body(form: str, event: Mapping[str, Any], *, public_url: str | None) -> bytes:
     """The body for a target of this format; `public_url`: where the gateway is, for links."""
     url = _url(event, public_url)
+    link = url if url is not None and len(url) <= _LINK else None
     content: Mapping[str, object]
     match form:
         case "discord":
-            text = " ".join(filter(None, (_sentence(event, _for_discord), url)))
+            text = " ".join(filter(None, (_sentence(event, _for_discord), link)))
             content = {"content": text, "allowed_mentions": {"parse": []}}
         case "slack":
             text = _sentence(event, _for_slack)
             blocks = [{"type": "section", "text": {"type": "plain_text", "text": text, "emoji": False}}]
-            if url is not None:
-                blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": f"<{url}|Leaderboard>"}})
+            if link is not None:
+                blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": f"<{link}|Leaderboard>"}})
             content = {"text": text, "blocks": blocks}
         case _:
             content = _document(event, url)

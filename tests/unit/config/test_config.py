@@ -107,6 +107,11 @@ def test_slots_in_the_environment_are_json(load: Callable[..., Config]) -> None:
             (f"gateway_public_url = 'https://x.example/{path}'", "gateway_public_url: found .*without a path, since")
             for path in ("kernels", "kernels/", "a/b")
         ),
+        *(
+            (f"{key} = '{text}'", f"{key}: found .*, expected: addresses and networks, separated by commas")
+            for key in ("gateway_trusted_proxies", "webhook_private_networks")
+            for text in ("proxy.example", "10.0.1.5/24", "10.0.0.1;10.0.0.2", "10.0.0.1:80", "[::1]", "10.0.0.1, *")
+        ),
         ("gateway_public_url = 'x.example'", "gateway_public_url: found 'x.example', expected: .*"),
         ("lease_s = ", r"config\.toml: not a TOML file"),
     ],

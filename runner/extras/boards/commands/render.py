@@ -5,7 +5,7 @@ Everything a stranger wrote goes through `runner.base.safe` and is put into `Tex
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -96,14 +96,10 @@ def ranking_page(
             )
         blocks.append(table)
     if lines:
-        blocks += [Text(""), *_legend(line.timing for line in lines)]
+        # The least trusted first.
+        used = [word for word in TimingAssurance if word.value in {line.timing for line in lines}]
+        blocks += [Text(""), *(Text(f"{word.value}: {_TIMINGS[word]}", style="dim") for word in used)]
     return Group(*blocks)
-
-
-def _legend(words: Iterable[str]) -> list[RenderableType]:
-    """What the words behind times mean, a line each, the least trusted first."""
-    used = set(words)
-    return [Text(f"{word.value}: {_TIMINGS[word]}", style="dim") for word in TimingAssurance if word.value in used]
 
 
 def _ranked_as(place: RankingLine) -> str:

@@ -11,7 +11,7 @@ const lines = document.querySelector(".area .lines");
 const template = code.value;
 const draft = "draft " + form.dataset.draft;
 const WIDTH = 4;
-let source, path, waiting, leaving = false;
+let source, path, waiting, leaving = false, sending = false;
 
 // A browser may refuse to store anything.
 function stored(action) {
@@ -69,7 +69,7 @@ code.addEventListener("keydown", (key) => {
     indent(key.shiftKey);
   } else if (key.key === "Enter" && (key.ctrlKey || key.metaKey)) {
     key.preventDefault();
-    form.requestSubmit(form.querySelector("[value=test]"));
+    if (!key.repeat) form.requestSubmit(form.querySelector("[value=test]"));
   } else if (key.key === "Enter" && bare && !key.shiftKey) {
     key.preventDefault();
     const before = code.value.slice(0, code.selectionStart);
@@ -135,8 +135,12 @@ function follow(place) {
   });
 }
 
+// The second click of two sends nothing again.
+form.addEventListener("click", (click) => { if (click.detail > 1 && click.target.name === "mode") click.preventDefault(); });
 form.addEventListener("submit", async (sent) => {
   sent.preventDefault();
+  if (sending) return;
+  sending = true;
   keep();
   const body = new FormData(form, sent.submitter);
   say("sending");
@@ -154,6 +158,8 @@ form.addEventListener("submit", async (sent) => {
     follow(whole.pathname);
   } catch {
     say("The server does not answer: try again.", true);
+  } finally {
+    sending = false;
   }
 });
 

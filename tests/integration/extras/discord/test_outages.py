@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+import discord
 import pytest
 from simcord.http import router
 
@@ -14,6 +15,7 @@ from runner.extras.discord import following
 from runner.extras.discord.client import Client
 from tests.integration.extras.discord.simulation import Server, ended, told, until
 from tests.integration.store.conftest import CODE, Bench
+from tests.support.waiting import PATIENCE_S
 
 #: More than the requests of a submission's end.
 REQUESTS = 8
@@ -86,10 +88,26 @@ def test_a_frontend_that_dies_at_any_request_loses_and_doubles_nothing(
     asyncio.run(play())
 
 
-def test_a_thread_that_is_archived_while_a_submission_waits_is_opened_again(
-    bench: Bench, make_client: Callable[..., Client], finish: Callable[..., None], death: Death
+#: What becomes of thread and message while a submission waits, or what Discord answers then, and how often.
+HINDRANCES: dict[str, tuple[str, str, int, int, int | None] | None] = {
+    "archived": ("PATCH", "{thread}/messages/*", 400, 50083, 1),
+    "locked": ("*", "{thread}*", 403, 50083, None),
+    "channel locked": ("POST", "{channel}/messages", 403, 50083, None),
+    "message removed": None,
+    "thread removed": None,
+    "token reset": ("*", "{thread}*", 401, 0, 3),
+    "refused by a proxy": ("*", "{thread}*", 403, 0, 3),
+    "blocked by Cloudflare": ("*", "{thread}*", 403, 40333, 3),
+}
+#: How many reports in a thread and public verdicts come of it; else one of each.
+TOLD = {"locked": (0, 1), "channel locked": (1, 0)}
+
+
+@pytest.mark.parametrize("hindrance", HINDRANCES)
+def test_a_report_is_written_whatever_became_of_its_place(
+    bench: Bench, make_client: Callable[..., Client], finish: Callable[..., None], death: Death, hindrance: str
 ) -> None:
-    """After a restart its message is where progress goes on; Discord lets nobody edit it while it is archived."""
+    """After a restart a thread's message is where progress goes on: opened again, written anew, or tried again."""
     bench.board("sort")
 
     async def play() -> None:
@@ -98,14 +116,23 @@ def test_a_thread_that_is_archived_while_a_submission_waits_is_opened_again(
             await (await ada.submit("ranked", CODE, "sort")).reads("Submission 1 to")
             await server.restart(make_client())
             await until(lambda: [each for each in ada.threads() if each.history()], "progress goes on")
-            server.env.inject_error("PATCH", "/channels/*/messages/*", status=400, code=50083)
+            (thread,) = ada.threads()
+            if (refused := HINDRANCES[hindrance]) is not None:
+                method, path, status, code, times = refused
+                path = "/channels/" + path.format(thread=thread.id, channel=server.channel.id)
+                server.env.inject_error(method, path, status=status, code=code, times=times)
+            elif hindrance == "message removed":
+                server.env.backend.delete_message(thread.id, thread.history()[0].id)
+            else:
+                server.env.backend.delete_channel(thread.id)
             finish()
             await ended(bench, 1)
-            assert told(server, ada, 1) == (1, 1)
-            (thread,) = ada.threads()
-            assert [each.json for each in server.env.http_requests if each.path == f"/channels/{thread.id}"][-1:] == [
-                {"archived": False}
-            ]
+            assert told(server, ada, 1) == TOLD.get(hindrance, (1, 1))
+            if hindrance == "locked":
+                assert [each for each in ada.actor.user.dm_channel.history() if "Accepted" in each.content]
+            if hindrance == "archived":
+                edits = [each.json for each in server.env.http_requests if each.path == f"/channels/{thread.id}"]
+                assert edits[-1:] == [{"archived": False}]
 
     asyncio.run(play())
 
@@ -135,6 +162,16 @@ def test_a_database_that_goes_away_delays_what_is_said(
                     await each.reads("database is away")
                 assert await ada.completions("leaderboard show", "leaderboard_name", "s") == []
             await reply.reads("queued")
+            silent = asyncio.Event()
+
+            async def no_answer(*_: Any, **__: Any) -> None:  # noqa: ANN401 - of any edit
+                """The network takes packets and brings none back."""
+                silent.set()
+                raise TimeoutError
+
+            with outage(), pytest.MonkeyPatch.context() as network:
+                network.setattr(discord.Interaction, "edit_original_response", no_answer)
+                await asyncio.wait_for(silent.wait(), PATIENCE_S)
             finish()
             await reply.reads("Accepted")
             await ended(bench, 1)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import discord
 import pytest
 from discord.http import Route
 
 from runner.base.config import Config
 from runner.base.errors import ConfigError, InfrastructureError
+from runner.extras.discord.client import Client
 from runner.extras.discord.serve import serve
 from tests.support.ports import free_port
 from tests.support.serving import serving
@@ -26,7 +30,7 @@ class Refusing(BaseHTTPRequestHandler):
 
 
 def test_what_keeps_the_bot_from_starting_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No token, one that Discord refuses, no Discord."""
+    """No token, one that Discord refuses, no Discord; and what ends it later."""
     token = tmp_path / "token"
     token.write_text("made.up.token\n", encoding="utf-8")
     url = "host=/nowhere"
@@ -40,3 +44,11 @@ def test_what_keeps_the_bot_from_starting_is_said(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(Route, "BASE", url)
         with pytest.raises(ConfigError, match="Discord refuses the token"):
             serve(config)
+
+    async def closed(*_: object) -> None:
+        """The token is reset while the bot serves."""
+        raise discord.ConnectionClosed(cast("Any", SimpleNamespace(close_code=4004)), shard_id=None)
+
+    monkeypatch.setattr(Client, "start", closed)
+    with pytest.raises(InfrastructureError, match="closed with 4004"):
+        serve(config)

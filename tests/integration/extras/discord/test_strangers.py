@@ -60,6 +60,20 @@ async def test_roles_of_another_server_count_nothing(
 
 
 @pytest.mark.usefixtures("bench")
+async def test_commands_of_one_server_go_with_its_number(make_client: Callable[..., Client]) -> None:
+    """Beside those of all servers each would be there twice."""
+    client = make_client()
+    server = Server(client)
+    client.config = client.config.model_copy(update={"discord_guild_id": server.guild.id})
+    async with server:
+        own = discord.Object(server.guild.id)
+        assert (len(await client.tree.fetch_commands()), len(await client.tree.fetch_commands(guild=own))) == (0, 2)
+        client = make_client()
+        await server.restart(client)
+        assert (len(await client.tree.fetch_commands()), len(await client.tree.fetch_commands(guild=own))) == (2, 0)
+
+
+@pytest.mark.usefixtures("bench")
 async def test_a_login_without_the_role_is_told_at_the_start(
     make_client: Callable[..., Client], database_url: str
 ) -> None:

@@ -186,11 +186,11 @@ async def test_where_discord_takes_no_thread_the_report_goes_elsewhere(
     reply = await ada.submit("test", CODE, "sort")
     await reply.reads("queued")
     if refused.startswith("thread"):
-        server.env.inject_error("POST", "/channels/*/threads", status=403)
+        server.env.inject_error("POST", "/channels/*/threads", status=403, code=50013)
     if refused == "thread and message":
-        server.env.inject_error("POST", "/users/@me/channels", status=403)
+        server.env.inject_error("POST", "/users/@me/channels", status=403, code=50007)
     if refused == "answer":
-        server.env.inject_error("PATCH", "/webhooks/*/messages/@original", status=404, times=None)
+        server.env.inject_error("PATCH", "/webhooks/*/messages/@original", status=404, code=10008, times=None)
     finish()
     await ended(bench, 1)
     if refused == "answer":
@@ -231,7 +231,7 @@ async def test_long_reports_and_profiles_are_files(bench: Bench, server: Server)
         assert archive.read("profile.ncu-rep") == b"NVPR"
     await ada.submit("test", CODE, "sort")
     job = bench.claim()
-    server.env.inject_error("POST", "/channels/*/messages", status=403)
+    server.env.inject_error("POST", "/channels/*/messages", status=403, code=50013)
     bench.store.complete(job, result(Verdict.ACCEPTED, run_record("test", result=cases, meta=meta)))
     await ended(bench, 3)
     text, files = await report(ada, 3)

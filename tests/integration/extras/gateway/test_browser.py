@@ -204,6 +204,38 @@ def test_a_keyboard_is_enough(gate: Gate, chromium: Any) -> None:  # noqa: ANN40
     context.close()
 
 
+def test_a_double_click_and_a_held_key_submit_once(gate: Gate, chromium: Any) -> None:  # noqa: ANN401 - a browser
+    """Nor is anything sent again while it is on its way; a click later submits again."""
+    context = chromium.new_context()
+    page = context.new_page()
+    base = f"http://127.0.0.1:{gate.port}"
+    page.goto(f"{base}/login")
+    page.get_by_label("Token").fill("ada-token")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{base}/")
+    page.goto(f"{base}/send?board=identity&gpu=CPU")
+
+    def stored(number: int) -> None:
+        page.wait_for_load_state("networkidle")
+        assert gate.sql("SELECT count(*) FROM leaderboard.submission") == [(number,)]
+
+    page.get_by_role("button", name="Test").dblclick(delay=100)
+    page.wait_for_timeout(500)
+    stored(1)
+    page.get_by_label("Code", exact=True).focus()
+    page.keyboard.down("Control")
+    for _ in range(3):
+        page.keyboard.down("Enter")
+        page.wait_for_timeout(200)
+    page.keyboard.up("Enter")
+    page.keyboard.up("Control")
+    stored(2)
+    page.get_by_role("button", name="Test").click()
+    page.wait_for_timeout(500)
+    stored(3)
+    context.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_wall_follows_the_queue(gate: Gate, chromium: Any, scheme: str) -> None:  # noqa: ANN401 - a browser
     """A record is shown, marked and said as it comes, without motion for who wants none; the time left counts down."""

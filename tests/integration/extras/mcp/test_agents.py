@@ -271,12 +271,12 @@ async def test_a_server_without_its_settings_says_which(site: Site, tmp_path: Pa
         with pytest.raises(ToolError, match=re.escape(words)):
             await Gateway(url=url, token=token).read("mine")
 
-    async def behind(head: str, words: str) -> None:
-        """A proxy answers in the gateway's place."""
+    async def behind(head: str, words: str, body: str = "<p>") -> None:
+        """A proxy or another service answers in the gateway's place."""
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
-            writer.write(f"HTTP/1.1 {head}\r\nContent-Length: 3\r\nConnection: close\r\n\r\n<p>".encode())
+            writer.write(f"HTTP/1.1 {head}\r\nConnection: close\r\n\r\n{body}".encode())
             writer.close()
 
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as proxy:
@@ -287,6 +287,7 @@ async def test_a_server_without_its_settings_says_which(site: Site, tmp_path: Pa
         behind("502 Bad Gateway", "does not work now (answer 502)"),
         behind("301 Moved\r\nLocation: https://k.example/", "leads on to https://k.example/"),
         behind("404 Not Found", "no gateway of kernel-runner"),
+        behind("404 Not Found", "no gateway of kernel-runner", '{"detail":"Not Found"}'),
         unusable(site.url, "\u00e9t\u00e9", "copy it again"),
         unusable(site.url, "a\nb", "copy it again"),
         unusable("http://127.0.0.1:99999", TOKEN, "cannot be used"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import os
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -182,6 +184,18 @@ def test_the_command_writes_a_report_and_users_by_name(
     assert main(["data", "plot", str(folder), *arguments]) == 0
     assert page.read_text(encoding="utf-8").count("<figure>") == 3
     assert "gau.nernst  " in picture.read_text(encoding="utf-8")
+
+
+def test_settings_of_a_user_change_no_picture(
+    busy: plots.Board, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a matplotlibrc nor a backend, which a shell in a notebook hands on and which need not be here."""
+    plain = plots.to_png(plots.draw("race", busy))
+    with mpl.rc_context({"savefig.bbox": "tight", "axes.facecolor": "black", "path.sketch": (1, 100, 2)}):
+        assert plots.to_png(plots.draw("race", busy)) == plain
+    monkeypatch.setenv("MPLBACKEND", "module://nowhere")
+    assert main(["data", "plot", str(folder), "--output", str(tmp_path / "x.png")]) == 0
+    assert "MPLBACKEND" not in os.environ
 
 
 @pytest.mark.parametrize(

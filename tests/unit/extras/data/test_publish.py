@@ -224,8 +224,9 @@ def test_a_publication_overwrites_no_commit_of_another(tmp_path: Path, hub: fake
 def test_a_missing_or_weak_login_is_said(tmp_path: Path, hub: fake.Hub) -> None:
     """With what to do; a data set that may only be read is not changed."""
     folder = export(tmp_path / "export")
-    with pytest.raises(ConfigError, match="hf auth login"):
-        send(folder, HfApi(endpoint=hub.endpoint, token=False))
+    for token in (False, "hf_abc\u2026"):
+        with pytest.raises(ConfigError, match="hf auth login"):
+            send(folder, HfApi(endpoint=hub.endpoint, token=token))
     with pytest.raises(ConfigError, match="status 403"):
         send(folder, HfApi(endpoint=hub.endpoint, token=fake.READ_ONLY))
     assert hub.repositories == {}

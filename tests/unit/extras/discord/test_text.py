@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.extras.discord.following import _progress
 from runner.extras.discord.text import MESSAGE_CHARS, beginning, code
 from runner.extras.shown import reports
 
@@ -31,3 +32,9 @@ def test_the_beginning_of_a_long_text_fits_a_message(parts: list[str]) -> None:
     assert len(shown) <= MESSAGE_CHARS
     assert shown.count("```") % 2 == 0
     assert shown.endswith("\nThe rest is elsewhere.")
+
+
+def test_progress_fits_a_message() -> None:
+    """However long the names of a leaderboard and the reasons of a pause are."""
+    row = {"submission_id": 1, "leaderboard": "*" * 3000, "paused": "x" * 3000, "no_host_since": None}
+    assert len(_progress({**row, "phase": None, "state": "queued", "position": 1})) == MESSAGE_CHARS

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 from starlette.requests import Request
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from runner.extras.gateway import context, identity, limits, watcher
 from runner.extras.gateway.admin import duration
+from runner.extras.gateway.server import trusted
 
 
 def test_a_bucket_refills(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,14 +72,26 @@ def test_an_address_counts_by_its_network_however_it_is_spelled(host: str, key: 
     assert identity.address(Request(scope)) == key
 
 
-async def streams(most: int) -> limits.Limits:
-    """Limits, which need an event loop."""
-    return limits.Limits(per_minute=60, streams=most)
+@pytest.mark.parametrize(
+    ("proxies", "host", "is_trusted"),
+    [
+        ("127.0.0.1,::1", "127.0.0.1", True),
+        ("127.0.0.1,::1", "::ffff:127.0.0.1", True),
+        ("10.0.1.0/24", "::ffff:10.0.1.7", True),
+        ("10.0.1.0/24", "::ffff:10.0.2.7", False),
+        ("127.0.0.1, ::1", "::1", True),
+        ("*", "192.0.2.1", True),
+        ("", "127.0.0.1", False),
+    ],
+)
+def test_a_proxy_is_trusted_through_a_socket_of_both_versions(proxies: str, host: str, *, is_trusted: bool) -> None:
+    """As systemd makes one of a port alone: it shows addresses of version 4 as mapped ones."""
+    assert (host in ProxyHeadersMiddleware(cast("Any", None), trusted(proxies)).trusted_hosts) == is_trusted
 
 
 def test_streams_are_counted_per_user() -> None:
     """A tenth for one user; closing makes room. Watchers of live pages have as many beside; an address has half."""
-    bound = asyncio.run(streams(20))
+    bound = limits.Limits(per_minute=60, streams=20)
     assert [bound.streams.open("a") for _ in range(3)] == [True, True, False]
     bound.streams.close("a")
     assert bound.streams.open("a")

@@ -19,7 +19,7 @@ from runner.extras.webhooks.messages import body, headers
 PLACE = {"rank": 1, "submission_id": 7, "score_s": 1.25e-6}
 EVENTS: dict[str, dict[str, Any]] = {
     "record.new": {"leaderboard": "", "gpu_type": "", "places": [{**PLACE, "user": "", "before_s": 2.5e-6}]},
-    "ranking.top3": {"leaderboard": "", "gpu_type": "", "places": [{**PLACE, "user": ""}]},
+    "ranking.top3": {"leaderboard": "", "gpu_type": "", "places": [{**PLACE, "user": ""}] * 3},
     "board.opened": {"leaderboard": "", "deadline": "infinity"},
     "board.closed": {"leaderboard": "", "deadline": "2030-01-02T03:04:05+00:00"},
     "board.final": {"leaderboard": "", "gpu_type": "", "places": [{**PLACE, "user": ""}]},
@@ -28,7 +28,7 @@ EVENTS: dict[str, dict[str, Any]] = {
     "test": {},
 }
 NAMES = st.text(max_size=300) | st.sampled_from(
-    ["@everyone", "<!channel>", "<@1>", "*x*", "https://evil.example", "\n# x"]
+    ["@everyone", "<!channel>", "<@1>", "*x*", "https://evil.example", "\n# x", "*" * 2000, "\U0001f680" * 300]
 )
 
 
@@ -61,11 +61,12 @@ def test_a_name_is_no_markup_in_a_chat(kind: str, name: str) -> None:
     unescaped = re.sub(r"\\[^0-9A-Za-z\s]", "", discord["content"])
     ours = re.sub(r"[^!-/:-@\[-`{-~]", "", with_plain_name)
     assert re.sub(r"[^!-/:-@\[-`{-~]", "", unescaped) == ours
-    assert len(discord["content"]) < 2000
+    linked = json.loads(body("discord", event(kind, name), public_url="https://k.example/"))["content"]
+    assert len(linked.encode("utf-16-le")) // 2 < 2000
     slack = json.loads(body("slack", event(kind, name), public_url="https://k.example/"))
     assert not re.search(r"[<>]|&(?!amp;|lt;|gt;)", slack["text"])
     assert slack["blocks"][0]["text"] == {"type": "plain_text", "text": slack["text"], "emoji": False}
-    assert len(slack["text"]) < 3000
+    assert all(len(block["text"]["text"].encode("utf-16-le")) // 2 < 3000 for block in slack["blocks"])
     for text in (discord["content"], slack["text"]):
         assert all(letter.isprintable() for letter in text)
     json.loads(body("json", event(kind, name), public_url="https://k.example"))
