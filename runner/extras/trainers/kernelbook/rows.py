@@ -19,6 +19,7 @@ from typing import Any, Final, TextIO, TypeVar
 from runner.base.durable import sync_directory
 from runner.base.errors import DataError, InfrastructureError
 from runner.extras.jsonl import Row, line_of, numbered, without_infinite
+from runner.extras.trainers.client import adapters
 
 _T = TypeVar("_T")
 #: Rows of a parquet file that are in memory at once.
@@ -138,16 +139,10 @@ def text_of(row: Row, *names: str) -> str | None:
     return None
 
 
-def content_of(row: Row, column: str) -> str | None:
-    """The text of a column that is text or a list of messages: of the last message that has any."""
-    value = row.get(column)
-    if isinstance(value, str):
-        return value if value.strip() else None
-    for message in reversed(value if isinstance(value, list) else []):
-        content = message.get("content") if isinstance(message, Mapping) else None
-        if isinstance(content, str) and content.strip():
-            return content
-    return None
+def content_of(row: Row, column: str, role: str = "assistant") -> str | None:
+    """The text of a column that is text, or messages: of the last one of that role; None: it has none."""
+    text = adapters.text_of(row.get(column), role)
+    return text if text.strip() else None
 
 
 @contextmanager

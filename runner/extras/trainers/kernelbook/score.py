@@ -83,8 +83,8 @@ def planned(source: Source) -> StepReport:
 
 def _candidate(row: Row) -> str | None:
     text = content_of(row, "completion")
-    code = None if text is None else code_of(text)
-    return code if code is not None and code.strip() else None
+    code = "" if text is None else code_of(text)
+    return code if code.strip() else None
 
 
 def _item(row: Row) -> Item | None:
