@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO, TypeVar
 
 from runner.base.durable import sync_directory
 from runner.base.errors import DataError, InfrastructureError
-from runner.extras.jsonl import Row, line_of, numbered, without_infinite
+from runner.extras.jsonl import Row, line_of, numbered, require_writable, without_infinite
 from runner.extras.trainers.client import adapters
 
 _T = TypeVar("_T")
@@ -163,8 +163,9 @@ def replaced(target: Path, *, empty: bool = True) -> Iterator[TextIO]:
     """A text file that takes its name when it is complete and on the disk. `empty`: as in `written`.
 
     Raises:
-        DataError: the folder cannot be written, or the name is that of a folder.
+        DataError: the folder cannot be written, or the name is that of no file.
     """
+    require_writable(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # A name that is not random: what a killed run left behind is overwritten by the next.
