@@ -66,11 +66,12 @@ def talk(url: str, *requests: tuple[str, str, object], patience_s: float = 60.0)
 def test_what_its_clients_send_is_answered(served: Rig) -> None:
     """Alone and in batches, by status and results; bad requests are refused with a sentence."""
     wrong = task("b", verdict="wrong_answer", correct=False, message="off by one")
+    decoy = task("c", kernel_use={"custom": 0, "total": 3})
     empty = {**task("e"), "kernel_code": ""}
     answers = talk(
         served.url,
         ("POST", "/evaluate", task("a")),
-        ("POST", "/evaluate/batch", {"tasks": [task("a"), wrong, task("c", kernel_use={"custom": 0, "total": 3}), empty]}),
+        ("POST", "/evaluate/batch", {"tasks": [task("a"), wrong, decoy, empty]}),
         ("GET", "/status/b", {}),
         ("GET", "/results/a", {}),
         ("GET", "/results/nothing", {}),

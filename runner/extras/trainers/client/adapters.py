@@ -175,10 +175,10 @@ def classic_reward(client: AsyncClient, reward: str, *, extract: Extract = code_
     """
 
     async def function(completion: object, state: Any, info: Mapping[str, Any]) -> float:  # noqa: ANN401 - a dict, or like one
-        name = info.get("entry_point") or info.get("module_name") or "Model"
-        text = info.get("python_code") or info.get("reference") or ""
-        item = Item(reference=text, candidate=extract(text_of(completion)), entry_point=name)
         try:
+            name = info.get("entry_point") or info.get("module_name") or "Model"
+            text = info.get("python_code") or info.get("reference") or ""
+            item = Item(reference=text, candidate=extract(text_of(completion)), entry_point=name)
             (result,) = await client.evaluate([item])
             return result.reward_or_raise(reward)
         except Exception as error:

@@ -185,5 +185,10 @@ def test_verifiers() -> None:
         with pytest.raises(EvaluationFaultError):
             await classic([{"role": "assistant", "content": "internal_error"}], state, info)
 
+        with pytest.raises(AttributeError):
+            await classic("accepted", other_state, cast("dict[str, Any]", "no object"))
+
+    other_state: dict[str, Any] = {}
     asyncio.run(run())
     assert "EvaluationFaultError" in state["error"]
+    assert "AttributeError" in other_state["error"]

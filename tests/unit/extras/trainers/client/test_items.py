@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -35,7 +34,7 @@ def test_equal_content_has_an_equal_key() -> None:
         ("é" * 600_000, "the candidate has 1200000 bytes, expected at most 1000000"),
     ],
 )
-def test_what_no_database_stores_goes_as_a_sentence(text: Any, sentence: str) -> None:
+def test_what_no_database_stores_goes_as_a_sentence(text: str, sentence: str) -> None:
     """Not the text itself; two such texts under one key are still told apart."""
     ((item,),) = calls([Item(reference="r", candidate=text, key="k")])
     sent = item.as_json()
