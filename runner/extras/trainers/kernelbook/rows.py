@@ -70,11 +70,7 @@ class Source:
         return islice(chain.from_iterable(map(read, self.files)), self._limit)
 
     def count(self) -> int:
-        """How many rows there are; the rows are not looked at.
-
-        Raises:
-            DataError: see `rows`.
-        """
+        """How many rows there are; the rows are not looked at."""
         count = sum(map(_count, self.files))
         return count if self._limit is None else min(count, self._limit)
 
@@ -92,11 +88,7 @@ def _count(file: Path) -> int:
 
 
 def read(file: Path) -> Iterator[Row]:
-    """The rows of a JSONL or parquet file. A number that is not finite is null, since JSON has no such.
-
-    Raises:
-        DataError: see `Source.rows`.
-    """
+    """The rows of a JSONL or parquet file. A number that is not finite is null, since JSON has no such."""
     if file.suffix == ".parquet":
         # It takes a while to load, and few steps need it.
         import pyarrow.parquet as pq
