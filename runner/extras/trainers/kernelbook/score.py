@@ -45,7 +45,7 @@ def run(
     results: dict[str, Result] = {}
     for time in range(again + 1):
         items = (item for row in source.rows() if (item := _item(row)) is not None)
-        missing = (item for item in items if (known := results.get(item.key)) is None or known.is_fault)
+        missing = (item for item in items if (earlier := results.get(item.key)) is None or earlier.is_fault)
         for result in client.stream(_named(item, time) for item in missing):
             results[result.key.partition("/again-")[0]] = result
             progress(len(results))
