@@ -20,16 +20,17 @@ from runner.extras.trainers.client.aio import AsyncClient
 from runner.extras.trainers.client.items import EvaluationFaultError, Item
 from runner.extras.trainers.client.sync import Client
 
-#: Where a completion has its code, beside fenced blocks; the last one of the first pattern that fits counts.
-_MARKED: Final = (
-    re.compile(r"BEGIN_PYTHON\s*\n(.*?)\n\s*END_PYTHON", re.DOTALL),
-    re.compile(r"<answer>\s*(.*?)\s*</answer>", re.DOTALL),
+#: What stands before and after a completion's code; the last pair of the first that has one counts. No pattern here
+#: looks at a text again and again, however often a model repeats itself.
+_MARKS: Final = (
+    re.compile(r"(?P<begin>BEGIN_PYTHON[ \t\r]*\n)|\n[ \t]*END_PYTHON"),
+    re.compile(r"(?P<begin><answer>)|</answer>"),
 )
 #: A fence with its language, or what may hold fences that are none: comments and strings of Python. Prose may stand
 #: before a fence that names Python, and code before one that ends a block.
 _PARTS: Final = re.compile(
-    r"(?:^[ \t]*|(?=`+py)|(?=`+[ \t\r]*$))(?P<fence>`{3,}|~{3,})[ \t{.]*(?P<language>\w*)[^`\n]*$|#[^\n]*"
-    r"""|(""\"|\'\'\')(?:\\.|[^\\])*?\3|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""",
+    r"(?:^[ \t]*|(?<!`)(?=`+(?:py|[ \t\r]*$)))(?P<fence>`{3,}|~{3,})[ \t{.]*(?P<language>\w*)[^`\n]*$|#[^\n]*"
+    r"""|(?<!\\)(?:(""\"|\'\'\')(?:\\.|[^\\])*?\3|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""",
     re.MULTILINE | re.DOTALL,
 )
 #: A line that is code, not prose.
@@ -49,13 +50,20 @@ def code_of(text: str) -> str:
     Text without any code is still evaluated: that it is no Python is the candidate's own fault.
     """
     text = text.rpartition("</think>")[2]
-    for pattern in _MARKED:
-        marked = pattern.findall(text)
-        if marked:
-            text = str(marked[-1])
-            break
+    text = next(filter(None, (_marked(text, marks) for marks in _MARKS)), text)
     blocks = sorted(_blocks(text), key=lambda block: _LANGUAGES.get(block[0], 0))
     return blocks[-1][1] if blocks else text
+
+
+def _marked(text: str, marks: re.Pattern[str]) -> str | None:
+    """What stands between the last pair of marks; None: there is no pair."""
+    inside = begin = None
+    for mark in marks.finditer(text):
+        if mark["begin"]:
+            begin = mark.end()
+        elif begin is not None:
+            inside, begin = dedent(text[begin : mark.start()]).strip(), None
+    return inside
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ import pytest
 
 from runner.extras.trainers.client import AsyncClient, Client, EvaluationFaultError, Item, Result
 from runner.extras.trainers.client.adapters import classic_reward, code_of, score, text_of, trl_reward, verl_score
+from runner.extras.trainers.kernelbook.prompts import specification_of
 
 FOUND = {"speedup": 2.0, "speedup_low": 1.9, "speedup_high": 2.1, "message": "it is so"}
 
@@ -80,7 +81,19 @@ def test_the_code_of_a_completion(text: str, code: str) -> None:
 @pytest.mark.parametrize("text", ["just text", "", "```\n```", "<answer></answer>"])
 def test_a_completion_without_code_is_evaluated_as_it_is(text: str) -> None:
     """That it is no Python is the candidate's own fault."""
-    assert code_of(text) == text.removeprefix("<answer>").removesuffix("</answer>")
+    assert code_of(text) == text
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["BEGIN_PYTHON\n", "<answer>", "</think>", '\\"', "'\"\\", "`", "```\n", '"""\n```\n', " \n", "<specification>"],
+)
+@pytest.mark.parametrize("begin", ["", "BEGIN_PYTHON", "```python\n", "x"])
+def test_a_model_that_repeats_itself_is_read_at_once(begin: str, part: str) -> None:
+    """No text takes a time that grows with its square: that would be minutes."""
+    text = begin + part * (400_000 // len(part)) + "y"
+    assert isinstance(code_of(text), str)
+    assert specification_of(text) is None
 
 
 def as_it_is(value: object) -> object:
