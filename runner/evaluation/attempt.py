@@ -138,7 +138,8 @@ class Attempt:
                         self._builds = {}
                         result = self._decide()
                     self._accepted = result.verdict is Verdict.ACCEPTED
-                    self._keep_caches()
+                    if self._kept is not None and self._accepted and isinstance(self._context, SubmissionContext):
+                        self._resources.builds.keep_caches(self._context, self._kept)
                 yield result
                 return
         yield result
@@ -151,10 +152,6 @@ class Attempt:
 
     def _account(self) -> Spent:
         return replace(self._spent, elapsed_ns=time.monotonic_ns() - self._context.started_ns)
-
-    def _keep_caches(self) -> None:
-        if self._kept is not None and self._accepted and isinstance(self._context, SubmissionContext):
-            self._resources.builds.keep_caches(self._context, self._kept)
 
     # -- build ---------------------------------------------------------------------------------------------------
 
@@ -206,11 +203,7 @@ class Attempt:
     # -- run -----------------------------------------------------------------------------------------------------
 
     def _measure(self, plan: Plan, archive: BuildArchive | JoinedArchives | None) -> None:
-        """Run a container between two inspections of the slot's devices.
-
-        Raises:
-            CancelledByRequest, EngineUnavailableError, EvaluationError: as `run`.
-        """
+        """Run a container between two inspections of the slot's devices."""
         slot, gate = self._context.slot, self._resources.gate
         before = self._inspect_before()
         run, sampler = self._execute(plan, archive)
@@ -334,9 +327,6 @@ def execute(
     A container that has finished its report is removed when the block has been left, because the removal takes longer
     than everything else after a report. It is kept instead for whom the plan says, if `may_keep` says so then. Every
     other container is gone when the block begins.
-
-    Raises:
-        CancelledByRequest, EngineUnavailableError, EvaluationError: as `Attempt.run`.
     """
     request = resources.gates.with_gates(_request(plan, archive, kept), slot)
     with ExitStack() as used:

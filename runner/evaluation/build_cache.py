@@ -146,11 +146,7 @@ class BuildCache:
             return entry.build, built_ns
 
     def build(self, plan: BuildPlan, *, what: _What, cancel: threading.Event) -> tuple[Build, int]:
-        """Build on spare cores; also, how many nanoseconds it took once a build worker was idle.
-
-        Raises:
-            CancelledByRequest, EngineUnavailableError: as `get`.
-        """
+        """Build on spare cores; also, how many nanoseconds it took once a build worker was idle."""
         with self._build_worker(what, cancel):
             return self._make(what, plan, BUILD_WORKER, cancel)
 

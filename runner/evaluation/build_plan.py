@@ -59,11 +59,7 @@ def compiles(code: bytes) -> bool:
 
 
 def make_build_plan(context: SubmissionContext, *, cpus: tuple[int, ...]) -> BuildPlan:
-    """Plan the build of a submission, on these cores; its cases and seeds stay out of it.
-
-    Raises:
-        TaskError: as `compile_steps`.
-    """
+    """Plan the build of a submission, on these cores; its cases and seeds stay out of it."""
     task = context.task
     files = task_files(context) if task.harness is Harness.PROGRAM else _shown_files(context)
     if isinstance(task.config, CuConfig) or task.harness is Harness.PROGRAM:

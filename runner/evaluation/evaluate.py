@@ -259,9 +259,6 @@ class Evaluator:
 
         A build worker's container parses the file, and runs nothing of it. For lang cu it builds as before a run, and
         the build is kept for the runs of the submission. The slot, one of its GPU type, is not used, and may be busy.
-
-        Raises:
-            CancelledByRequest, EngineUnavailableError, EvaluationError: as `evaluate`.
         """
         cache = self._build_cache
         cpus = cache.cpus(slot, beside=True)

@@ -98,7 +98,8 @@ def run_record(
     exit_code = _TIMEOUT_CODE if step.timed_out else step.exit_code
     # What the judge saw at this run, but for the name: every container is called the same.
     named = {key: value for key, value in evidence.system.items() if key == "hostname"}
-    system = {**evidence.system, **_judge_system(step), **named}
+    judged_system = step.judged.details.get("system") if step.judged is not None else None
+    system = {**evidence.system, **(judged_system if isinstance(judged_system, Mapping) else {}), **named}
     runner = {**evidence.runner, "assurance": dict(assurance)}
     score = score_s(scored_by, reported.timings) if scored and scored_by is not None else None
     detail = None if score is None else _unranked(demand, assurance, reported.timings)
@@ -159,11 +160,6 @@ def _with_speed_of_light(
                 lit[f"benchmark.{index}.sol"] = f"{fraction:.4g}"
                 lit[f"benchmark.{index}.sol_limit"] = light.limit
     return lit
-
-
-def _judge_system(step: StepResult) -> dict[str, Any]:
-    system = step.judged.details.get("system") if step.judged is not None else None
-    return dict(system) if isinstance(system, Mapping) else {}
 
 
 def without_assurance(lines: Mapping[str, str]) -> dict[str, str]:

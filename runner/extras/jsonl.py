@@ -40,6 +40,16 @@ def numbered(file: Path) -> Iterator[tuple[int, int, Row]]:
         raise DataError(f"cannot read {file}: {error.strerror}") from error
 
 
+def require_writable(file: Path) -> None:
+    """Make sure that a name is free, or that of a regular file: a device or a pipe would be replaced, or never end.
+
+    Raises:
+        DataError: it is that of something else.
+    """
+    if file.exists() and not file.is_file():
+        raise DataError(f"cannot write {file}: expected the name of a file, found another kind")
+
+
 def parsed(line: str, *, where: str) -> Row:
     """A line as a row; a byte order mark before it is no part of it.
 

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from runner.task_format.cases import is_program_word
 from runner.task_format.model import (
     HARNESS,
+    REFERENCE,
     SUBMISSION,
     Case,
     CuConfig,
@@ -26,7 +27,6 @@ from runner.task_format.schema import TaskCommon
 from runner.task_format.signature import signature_of
 from runner.task_format.work import WorkError, work
 
-REFERENCE = "reference.py"
 _MAX_NAME_CHARS = 255
 
 
@@ -56,7 +56,8 @@ def build_task(
     Raises:
         TaskError: one line per problem.
     """
-    config = _config(document, where, prefix)
+    kind: type[PyConfig | CuConfig] = PyConfig if Lang(document.lang) is Lang.PY else CuConfig
+    config = validate(kind, document.config, where=where, prefix=f"{prefix}config")
     task = Task(
         files=dict(files),
         lang=Lang(document.lang),
@@ -85,11 +86,6 @@ def build_task(
     if lines:
         refuse(lines)
     return task
-
-
-def _config(document: TaskCommon, where: str, prefix: str) -> PyConfig | CuConfig:
-    kind: type[PyConfig | CuConfig] = PyConfig if Lang(document.lang) is Lang.PY else CuConfig
-    return validate(kind, document.config, where=where, prefix=f"{prefix}config")
 
 
 def name_problem(name: str) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -75,34 +75,26 @@ def _case(value: object) -> object:
     return value
 
 
-def _case_name(value: object) -> object:
-    expected = name_problem(value)
-    if expected is not None:
-        raise PydanticCustomError("case_name", "{expected}", {"expected": expected})
-    return value
+def _checked(problem_of: Callable[[object], str | None]) -> BeforeValidator:
+    """Refuses a value for which a function returns the expected form."""
+
+    def check(value: object) -> object:
+        expected = problem_of(value)
+        if expected is not None:
+            raise PydanticCustomError("case", "{expected}", {"expected": expected})
+        return value
+
+    return BeforeValidator(check)
 
 
-def _case_value(value: object) -> object:
-    expected = value_problem(value)
-    if expected is not None:
-        raise PydanticCustomError("case_value", "{expected}", {"expected": expected})
-    return value
-
-
-CaseName = Annotated[str, BeforeValidator(_case_name)]
-CaseValue = Annotated[Any, BeforeValidator(_case_value)]
+CaseName = Annotated[str, _checked(name_problem)]
+CaseValue = Annotated[Any, _checked(value_problem)]
 CaseMapping = Annotated[Mapping[CaseName, CaseValue], BeforeValidator(_case), Field(min_length=1)]
 
 
 def _on_a_line(expected: str, never: str) -> BeforeValidator:
     pattern = re.compile(rf"[^{never}\u0085\u2028\u2029]*")
-
-    def check(value: object) -> object:
-        if pattern.fullmatch(str(value)) is None:
-            raise PydanticCustomError("program_line", "{expected}", {"expected": expected})
-        return value
-
-    return BeforeValidator(check)
+    return _checked(lambda value: expected if pattern.fullmatch(str(value)) is None else None)
 
 
 #: A case of a stored task with an eval program of its own: whatever KernelBot would write on the program's line.

@@ -110,21 +110,12 @@ def validate(model: type[_Record], value: object, *, where: str, prefix: str = "
     return record
 
 
-def key_path(parts: Iterable[str | int], prefix: str = "") -> str:
-    """`tests[2].size` from the parts of a location."""
-    text = prefix
-    for part in parts:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            text += f".{part}" if text else part
-    return text
-
-
 def _line(details: ErrorDetails, model: type, where: str, prefix: str) -> str:
     # "[key]" marks an error of a mapping's key, not of its value.
     location = [part for part in details["loc"] if part != "[key]"]
-    key = key_path(location, prefix)
+    # Such as `tests[2].size`.
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    key = f"{prefix}{''.join(parts)}".removeprefix(".")
     kind = details["type"]
     if kind == "missing":
         return problem(where, key, "nothing", "a value (the key is required)")

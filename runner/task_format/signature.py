@@ -31,16 +31,10 @@ class Signature:
                 yield name, "nothing", f"a value: {_FUNCTION} has no default for it"
 
 
-def signature_of(files: Mapping[str, str]) -> Signature | None:
-    """What generate_input takes; None: the source alone does not tell.
-
-    Args:
-        files: name -> text of a task's files.
-    """
-    return _signature(files, REFERENCE, _FUNCTION)
-
-
-def _signature(files: Mapping[str, str], file: str, function: str, depth: int = 0) -> Signature | None:
+def signature_of(
+    files: Mapping[str, str], file: str = REFERENCE, function: str = _FUNCTION, depth: int = 0
+) -> Signature | None:
+    """What a function of a task's files takes, generate_input if not said; None: the source alone does not tell."""
     try:
         tree = ast.parse(files.get(file, ""))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -54,7 +48,7 @@ def _signature(files: Mapping[str, str], file: str, function: str, depth: int = 
             return _of(arguments)
         case ast.ImportFrom(module=str(module), level=0 | 1, names=names) if depth < len(files):
             name = next(each.name for each in names if (each.asname or each.name) == function)
-            return _signature(files, f"{module.replace('.', '/')}.py", name, depth + 1)
+            return signature_of(files, f"{module.replace('.', '/')}.py", name, depth + 1)
     return None
 
 

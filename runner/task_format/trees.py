@@ -88,11 +88,7 @@ class FolderTree(Tree):
         return os.path.lexists(self._root / path)
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file.
-
-        Raises:
-            Refused: see `Tree.read`.
-        """
+        """The bytes of a file."""
         try:
             real = (self._root / path).resolve(strict=True)
         except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links (Python before 3.13)

@@ -329,11 +329,7 @@ class Submission(ABC):
         return {"profile": {"options": options, "source_sha256": source_sha256, "config_sha256": config_sha256}}
 
     def judge(self, evidence: Evidence) -> JobResult:
-        """The result that this evidence amounts to.
-
-        Raises:
-            EvaluationError: as `decide`.
-        """
+        """The result that this evidence amounts to."""
         job, plan = self.context.job, self.plan
         check_ending(evidence)
         runs: list[RunRecord] = []

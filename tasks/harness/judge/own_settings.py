@@ -35,30 +35,9 @@ def _set_modes(kind: str, modes: tuple[Any, ...]) -> None:
         getattr(torch._C, f"_push_on_torch_{kind}_stack")(mode)  # noqa: SLF001 see above
 
 
-def _device_context() -> Any:
-    return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)  # noqa: SLF001 see above
-
-
-def _set_device_context(context: Any) -> None:
-    # The mode that it stands for is among the function modes.
-    torch._GLOBAL_DEVICE_CONTEXT.device_context = context  # noqa: SLF001 see above
-
-
 def _set_tensor_device(device: torch.device) -> None:
     kind = torch.FloatTensor if device.type == "cpu" else f"torch.{device.type}.FloatTensor"
     torch._C._set_default_tensor_type(kind)  # noqa: SLF001 see above
-
-
-def _print_options() -> Mapping[str, Any]:
-    return dict(vars(torch._tensor_str.PRINT_OPTS))  # noqa: SLF001 torch has a setter alone
-
-
-def _set_print_options(options: Mapping[str, Any]) -> None:
-    vars(torch._tensor_str.PRINT_OPTS).update(options)  # noqa: SLF001 see above
-
-
-def _set_anomaly(values: tuple[bool, bool]) -> None:
-    torch.set_anomaly_enabled(*values)
 
 
 def _filters() -> tuple[Any, ...]:
@@ -105,19 +84,29 @@ def _keep_streams_open() -> None:
 _SETTINGS: Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "function modes": (lambda: _modes("function"), lambda modes: _set_modes("function", modes)),
     "dispatch modes": (lambda: _modes("dispatch"), lambda modes: _set_modes("dispatch", modes)),
-    "default device": (_device_context, _set_device_context),
+    # The mode that it stands for is among the function modes.
+    "default device": (
+        lambda: getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None),  # noqa: SLF001 see above
+        lambda context: setattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", context),  # noqa: SLF001 see above
+    ),
     "default tensor type": (torch._C._get_default_device, lambda name: _set_tensor_device(torch.device(name))),  # noqa: SLF001 see above
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
     "deterministic algorithms": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     "threads": (torch.get_num_threads, torch.set_num_threads),
     "gradients": (torch.is_grad_enabled, torch._C._set_grad_enabled),  # noqa: SLF001 without a check of its arguments
-    "anomalies": (lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()), _set_anomaly),
+    "anomalies": (
+        lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+        lambda values: torch.set_anomaly_enabled(*values),
+    ),
     "autocast": (
         lambda: tuple(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda")),
         lambda values: [torch.set_autocast_enabled(*pair) for pair in zip(("cpu", "cuda"), values, strict=True)],
     ),
     "denormal numbers": (lambda: _DENORMAL * 1.0 == 0.0, torch.set_flush_denormal),
-    "print options": (_print_options, _set_print_options),
+    "print options": (
+        lambda: dict(vars(torch._tensor_str.PRINT_OPTS)),  # noqa: SLF001 torch has a setter alone
+        lambda options: vars(torch._tensor_str.PRINT_OPTS).update(options),  # noqa: SLF001 see above
+    ),
     "warnings of torch": (torch.is_warn_always_enabled, torch.set_warn_always),
     "warnings": (_filters, _set_filters),
     "errors of numpy": (_numpy_errors, _set_numpy_errors),

@@ -94,13 +94,9 @@ def _case_lines(report: CaseReport) -> Iterator[tuple[str, str]]:
     }
     yield from ((key, text) for key, text in texts.items() if text is not None)
     if report.timing is not None:
-        yield from _summary_lines(report.timing.summary).items()
+        # KernelBot's keys, and more of their kind.
+        yield from ((key, _text(value)) for key, value in asdict(report.timing.summary).items())
         yield from ((f"runner.{key}", value) for key, value in _further_lines(report.timing).items())
-
-
-def _summary_lines(summary: Summary) -> dict[str, str]:
-    """KernelBot's keys, and more of their kind."""
-    return {key: _text(value) for key, value in asdict(summary).items()}
 
 
 def _further_lines(timing: TimingReport) -> dict[str, str]:

@@ -327,7 +327,8 @@ class Worker:
         kernel, value, reserved = self._kernel, self._opened().value, self._reserved
         try:
             if reserved is not None:
-                self._map_inputs(reserved)
+                self._handed = self._received()
+                reserved.enter(self._handed)
             start = perf_counter_ns()
             output = kernel(value)
             self._claim_ns = perf_counter_ns() - start
@@ -351,11 +352,6 @@ class Worker:
         # The judge reads the bytes where they lie.
         self._returned = output, outgoing
         return None
-
-    def _map_inputs(self, reserved: Arena) -> None:
-        """Map the inputs whose descriptor has been sent."""
-        self._handed = self._received()
-        reserved.enter(self._handed)
 
     def _received(self) -> int:
         """The next descriptor that the judge has sent on its socket."""

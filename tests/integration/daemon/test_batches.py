@@ -54,8 +54,10 @@ def test_ten_lines_from_candidates_to_rewards(served: Rig) -> None:
         item(20, verdict="wrong_answer", correct=False, message="off by one"),
         item(21, speedup=1.02, speedup_low=0.97, speedup_high=1.06),
         Item(reference="r", candidate="a\0b"),
+        Item(reference="r", candidate=None),  # type: ignore[arg-type]  # as an `extract` may say
         Item(reference="r", candidate="x" * 2_000_000),
         Item(reference="", candidate="x"),
+        Item(reference=None, candidate="x"),  # type: ignore[arg-type]  # as a column may say
         Item(reference="r", candidate="x", settings={"inputs": 0}),
     ]
     with Client(served.url, gpu_type="CPU") as client:
@@ -63,9 +65,9 @@ def test_ten_lines_from_candidates_to_rewards(served: Rig) -> None:
         rewards = client.rewards(items, "kernelbook@1")
         assert client.progress() == (len(items), len(items))
     assert [result.key for result in results] == [item.key for item in items]
-    assert rewards == [*[2.0] * 20, 0.0, 1.0, 0.0, 0.0, None, None]
+    assert rewards == [*[2.0] * 20, 0.0, 1.0, 0.0, 0.0, 0.0, None, None, None]
     assert results[20].message == "off by one"
-    assert [result.verdict for result in results[22:]] == ["invalid"] * 4
+    assert [result.verdict for result in results[22:]] == ["invalid"] * 6
     assert results[22].message == "the candidate has a NUL character at position 1"
     assert _count(served.url, "item") == len(items)
 

@@ -66,15 +66,17 @@ def talk(url: str, *requests: tuple[str, str, object], patience_s: float = 60.0)
 def test_what_its_clients_send_is_answered(served: Rig) -> None:
     """Alone and in batches, by status and results; bad requests are refused with a sentence."""
     wrong = task("b", verdict="wrong_answer", correct=False, message="off by one")
+    decoy = task("c", kernel_use={"custom": 0, "total": 3})
+    empty = {**task("e"), "kernel_code": ""}
     answers = talk(
         served.url,
         ("POST", "/evaluate", task("a")),
-        ("POST", "/evaluate/batch", {"tasks": [task("a"), wrong, task("c", kernel_use={"custom": 0, "total": 3})]}),
+        ("POST", "/evaluate/batch", {"tasks": [task("a"), wrong, decoy, empty]}),
         ("GET", "/status/b", {}),
         ("GET", "/results/a", {}),
         ("GET", "/results/nothing", {}),
         ("GET", "/health", {}),
-        ("POST", "/evaluate", {**task("d"), "kernel_code": ""}),
+        ("POST", "/evaluate", {**task("d"), "kernel_code": None}),
         ("POST", "/evaluate", {**task("d"), "num_correct_trials": 99}),
         ("POST", "/evaluate", {**task("a"), "kernel_code": "class ModelNew: pass  # another"}),
         ("POST", "/evaluate", b"{torn"),
@@ -89,10 +91,11 @@ def test_what_its_clients_send_is_answered(served: Rig) -> None:
     assert (first["reference_runtime"], first["kernel_runtime"]) == (0.002, 0.001)
     # Nothing has been profiled, so no share is told, and certainly not 0.
     assert first["metadata"]["custom_kernel_time_share"] is None
-    one, two, three = answers[1][1]["results"]
+    one, two, three, four = answers[1][1]["results"]
     assert one == first
     assert (two["correctness"], two["error_code"], two["error_message"]) == (False, "CORRECTNESS_ERROR", "off by one")
     assert three["decoy_kernel"] is True
+    assert (four["correctness"], four["error_code"]) == (False, "VALIDATION_ERROR")
     assert answers[2][1] == {"task_id": "b", "status": "completed"}
     assert answers[3][1] == first
     assert [status for status, _ in answers[4:]] == [404, 200, 400, 400, 400, 400, 400]

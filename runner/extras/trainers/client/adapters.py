@@ -12,19 +12,31 @@ candidate:
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from textwrap import dedent
 from typing import Any, Final
 
 from runner.extras.trainers.client.aio import AsyncClient
 from runner.extras.trainers.client.items import EvaluationFaultError, Item
 from runner.extras.trainers.client.sync import Client
 
-#: Where a completion has its code; the last one of the first pattern that fits counts.
-_CODE: Final = (
-    re.compile(r"BEGIN_PYTHON\s*\n(.*?)\n\s*END_PYTHON", re.DOTALL),
-    re.compile(r"<answer>\s*(?:```(?:python|py)?[^\n]*\n)?(.*?)(?:\n```)?\s*</answer>", re.DOTALL),
-    re.compile(r"```[^\n]*\n(.*?)\n?```", re.DOTALL),
+#: What stands before and after a completion's code; the last pair of the first that has one counts. No pattern here
+#: looks at a text again and again, however often a model repeats itself.
+_MARKS: Final = (
+    re.compile(r"(?P<begin>BEGIN_PYTHON[ \t\r]*\n)|\n[ \t]*END_PYTHON"),
+    re.compile(r"(?P<begin><answer>)|</answer>"),
 )
+#: A fence with its language, or what may hold fences that are none: comments and strings of Python. Prose may stand
+#: before a fence that names Python, and code before one that ends a block.
+_PARTS: Final = re.compile(
+    r"(?:^[ \t]*|(?<!`)(?=`+(?:py|[ \t\r]*$)))(?P<fence>`{3,}|~{3,})[ \t{.]*(?P<language>\w*)[^`\n]*$|#[^\n]*"
+    r"""|(?<!\\)(?:(""\"|\'\'\')(?:\\.|[^\\])*?\3|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""",
+    re.MULTILINE | re.DOTALL,
+)
+#: A line that is code, not prose.
+_IS_CODE: Final = re.compile(r"^(?:(?:from [\w.]+ )?import \w.*|(?:class|def) \w+[(:].*|@\w.*)$", re.MULTILINE)
+#: How good a block's language is; others are worse. Of the best the last counts.
+_LANGUAGES: Final = {"python": 2, "python3": 2, "py": 2, "": 1}
 
 #: The types of parts of a message that are text.
 _TEXTS: Final = (None, "text", "output_text")
@@ -33,24 +45,57 @@ Extract = Callable[[str], str]
 
 
 def code_of(text: str) -> str:
-    """The code of a completion; all of it where nothing marks code.
+    """The code of a completion, without what the model thought; all of it where nothing marks code.
 
     Text without any code is still evaluated: that it is no Python is the candidate's own fault.
     """
-    for pattern in _CODE:
-        blocks = pattern.findall(text)
-        if blocks:
-            return str(blocks[-1])
-    return text
+    text = text.rpartition("</think>")[2]
+    text = next(filter(None, (_marked(text, marks) for marks in _MARKS)), text)
+    blocks = sorted(_blocks(text), key=lambda block: _LANGUAGES.get(block[0], 0))
+    return blocks[-1][1] if blocks else text
 
 
-def text_of(completion: object) -> str:
-    """The text of a completion: a string, or the last message of the model in a conversation, all its parts of text."""
+def _marked(text: str, marks: re.Pattern[str]) -> str | None:
+    """What stands between the last pair of marks; None: there is no pair."""
+    inside = begin = None
+    for mark in marks.finditer(text):
+        if mark["begin"]:
+            begin = mark.end()
+        elif begin is not None:
+            inside, begin = dedent(text[begin : mark.start()]).strip(), None
+    return inside
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Language and code of each fenced block that is not blank. Without its second fence it ends with the text."""
+    fences = (part for part in _PARTS.finditer(text) if part["fence"])
+    opened = next(fences, None)
+    start = len(text) if opened is None else opened.start()
+    if _IS_CODE.search(text, 0, start):
+        # The prompt has opened its block, or nobody has.
+        yield "python", text[:start].strip("\r\n")
+        opened = opened if opened is not None and opened["language"] else next(fences, None)
+    while opened is not None:
+        fence = opened["fence"]
+        closed = next((each for each in fences if each["fence"].startswith(fence) and not each["language"]), None)
+        code = text[opened.end() + 1 : len(text) if closed is None else closed.start()]
+        if code.strip():
+            yield opened["language"].lower(), dedent(code).strip("\r\n")
+        opened = next(fences, None)
+
+
+def text_of(completion: object, role: str = "assistant") -> str:
+    """The text of a completion: a string, or the last message of the model (of a role) in a conversation."""
     if isinstance(completion, str):
         return completion
     messages = completion if isinstance(completion, Sequence) else ()
-    replies = [message for message in messages if _field(message, "role") in (None, "assistant")]
-    content = _field(replies[-1], "content") if replies else ""
+    replies = [message for message in messages if _field(message, "role") in (None, role)]
+    return content_text(replies[-1]) if replies else ""
+
+
+def content_text(message: object) -> str:
+    """The text of a message, all its parts of text."""
+    content = _field(message, "content")
     if isinstance(content, str):
         return content
     parts = [part for part in content if _field(part, "type") in _TEXTS] if isinstance(content, Sequence) else []
@@ -138,10 +183,10 @@ def classic_reward(client: AsyncClient, reward: str, *, extract: Extract = code_
     """
 
     async def function(completion: object, state: Any, info: Mapping[str, Any]) -> float:  # noqa: ANN401 - a dict, or like one
-        name = info.get("entry_point") or info.get("module_name") or "Model"
-        text = info.get("python_code") or info.get("reference") or ""
-        item = Item(reference=text, candidate=extract(text_of(completion)), entry_point=name)
         try:
+            name = info.get("entry_point") or info.get("module_name") or "Model"
+            text = info.get("python_code") or info.get("reference") or ""
+            item = Item(reference=text, candidate=extract(text_of(completion)), entry_point=name)
             (result,) = await client.evaluate([item])
             return result.reward_or_raise(reward)
         except Exception as error:

@@ -147,7 +147,7 @@ def calls(items: Iterable[Item]) -> Iterator[Sequence[Item]]:
     portion: list[Item] = []
     size = 0
     for item in items:
-        own = min(len(item.reference), MAX_TEXT_BYTES) + min(len(item.candidate), MAX_TEXT_BYTES) + 500
+        own = 500 + sum(min(len(str(text)), MAX_TEXT_BYTES) for text in (item.reference, item.candidate))
         if portion and (len(portion) == MAX_ITEMS or size + own > MAX_BYTES):
             yield portion
             portion, size = [], 0

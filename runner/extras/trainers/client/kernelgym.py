@@ -76,7 +76,8 @@ def item_of(task: object) -> Item:
         raise _BadRequestError("a task is a JSON object")
     texts = {}
     for key in ("task_id", "reference_code", "kernel_code"):
-        if not isinstance(task.get(key), str) or not task[key]:
+        # A model may have said nothing, which is its own fault, not that of the whole call.
+        if not isinstance(task.get(key), str) or (not task[key] and key != "kernel_code"):
             raise _BadRequestError(f"{key} is missing, or no text")
         texts[key] = task[key]
     settings: dict[str, Any] = {}

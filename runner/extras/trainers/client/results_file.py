@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from runner.base.errors import DataError
-from runner.extras.jsonl import Row, line_of, parsed, require_finite
+from runner.extras.jsonl import Row, line_of, parsed, require_finite, require_writable
 from runner.extras.trainers.client import rewards
 from runner.extras.trainers.client.items import Item, Result
 from runner.extras.trainers.client.sources import Entry
 
 #: The thresholds of fast_p that are shown.
 THRESHOLDS: Final = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+#: How every line begins.
+_BEGINS: Final = b'{"key": '
 
 
 class ResultsFile:
@@ -31,6 +33,7 @@ class ResultsFile:
         self._scope = scope
         #: The lines by key, as far as they need no second evaluation: with a result, and of equal settings (`scope`).
         self.rows: dict[str, Mapping[str, Any]] = {}
+        require_writable(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file: BinaryIO = path.open("a+b")
@@ -47,6 +50,8 @@ class ResultsFile:
         whole = 0
         for number, line in enumerate(self._file, 1):
             if not line.endswith(b"\n"):
+                if not (line.startswith(_BEGINS) or _BEGINS.startswith(line.rstrip(b"\0"))):
+                    raise DataError(f"{self._path}: it is no file of results: line {number} ends with the file")
                 break
             whole += len(line)
             row = _parsed(line, self._path, number)
@@ -204,8 +209,6 @@ def read_rows(path: Path, scope: str | None = None) -> Iterator[Mapping[str, Any
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             row = _parsed(line, path, number)
-            if not isinstance(row.get("facts"), dict):
-                raise DataError(f"{path}: it is no file of results: the facts of {row.get('key')!r} are no object")
             if scope is None or row.get("scope") == scope:
                 rows[str(row.get("key"))] = row
     return iter(rows.values())
@@ -217,4 +220,6 @@ def _parsed(line: bytes, path: Path, number: int) -> Row:
         require_finite(row, where=f"line {number}")
     except (DataError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: it is no file of results: {error}") from error
+    if not isinstance(row.get("facts"), dict):
+        raise DataError(f"{path}: it is no file of results: the facts of {row.get('key')!r} are no object")
     return row

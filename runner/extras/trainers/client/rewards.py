@@ -117,38 +117,25 @@ def fast(p: float) -> Reward:
     return compute
 
 
-def kernelbook(facts: Facts) -> float | None:
-    """The speed-up if correct, else 0; not clipped."""
-    return speedup(facts)
+def _of_speedup(formula: Callable[[float], float], *, custom: bool = False) -> Reward:
+    """A formula of a correct candidate's speed-up; 0 for others, with `custom` also without a kernel of its own."""
+
+    def compute(facts: Facts) -> float | None:
+        if not correct(facts) or (custom and not is_custom(facts)):
+            return 0.0
+        ratio = speedup(facts)
+        return None if ratio is None else formula(ratio)
+
+    return compute
 
 
-def correctness(facts: Facts) -> float | None:
-    """1 if correct, else 0."""
-    return float(correct(facts))
-
-
-def kevin(facts: Facts) -> float | None:
-    """Kevin-32B: 0.3 for a correct candidate, plus its speed-up; 0 without a kernel of its own.
-
-    Turns are the trainer's business: `discounted`.
-    """
-    if not correct(facts) or not is_custom(facts):
-        return 0.0
-    ratio = speedup(facts)
-    return None if ratio is None else 0.3 + ratio
+#: Kevin-32B: 0.3 for a correct candidate, plus its speed-up. Turns are the trainer's business: `discounted`.
+kevin = _of_speedup(lambda ratio: 0.3 + ratio, custom=True)
 
 
 def kevin_strict(facts: Facts) -> float | None:
     """Kevin-32B with all of its conditions: 0 too for a candidate that calls torch.nn.functional."""
     return 0.0 if "torch_functional" in (facts.get("flags") or ()) else kevin(facts)
-
-
-def tinker(facts: Facts) -> float | None:
-    """kernelbench-tinker: 0.3 for a correct candidate plus what its speed-up is above 1, at most 10."""
-    if not correct(facts):
-        return 0.0
-    ratio = speedup(facts)
-    return None if ratio is None else min(10.0, 0.3 + max(0.0, ratio - 1.0))
 
 
 def drkernel(facts: Facts) -> float | None:
@@ -157,14 +144,6 @@ def drkernel(facts: Facts) -> float | None:
         return 0.0
     ratio = speedup(facts)
     return None if ratio is None else 0.5 + 0.5 * min(ratio, 3.0) + 0.5 * (coverage(facts) or 0.0)
-
-
-def kernelgym_weighted(facts: Facts) -> float | None:
-    """KernelGYM, weighted: half for correct, half for a speed-up of at least 1.01."""
-    if not correct(facts):
-        return 0.0
-    ratio = speedup(facts)
-    return None if ratio is None else 0.5 + 0.5 * (ratio >= 1.01)
 
 
 def kernelgym_stepped(facts: Facts) -> float | None:
@@ -213,12 +192,6 @@ def cuda_agent_measured(facts: Facts) -> float | None:
     return 3.0 if compiled_speedup is not None and compiled_speedup > 1.05 else 2.0
 
 
-def cuda_l1(facts: Facts) -> float | None:
-    """CUDA-L1: the speed-up, at most 1.5. Its normalisation within a group is `normalised`."""
-    ratio = speedup(facts)
-    return None if ratio is None else min(1.5, ratio)
-
-
 def openenv(facts: Facts) -> float | None:
     """OpenEnv: 0.1 built, 0.3 correct, 0.3 faster, up to 0.3 by the logarithm of the speed-up, all of it at 4."""
     if not correct(facts):
@@ -264,17 +237,21 @@ def normalised(rewards: Sequence[float | None]) -> list[float | None]:
 
 #: The rewards by name and version. A change of a formula is a new version beside the old one.
 REWARDS: Final[Mapping[str, Reward]] = {
-    "correct@1": correctness,
-    "kernelbook@1": kernelbook,
+    "correct@1": lambda facts: float(correct(facts)),
+    # Not clipped.
+    "kernelbook@1": speedup,
     "kevin@1": kevin,
     "kevin@2": kevin_strict,
-    "tinker@1": tinker,
+    # kernelbench-tinker: 0.3 for a correct candidate plus what its speed-up is above 1, at most 10.
+    "tinker@1": _of_speedup(lambda ratio: min(10.0, 0.3 + max(0.0, ratio - 1.0))),
     "drkernel@1": drkernel,
-    "kernelgym-weighted@1": kernelgym_weighted,
+    # Half for correct, half for a speed-up of at least 1.01.
+    "kernelgym-weighted@1": _of_speedup(lambda ratio: 0.5 + 0.5 * (ratio >= 1.01)),
     "kernelgym-stepped@1": kernelgym_stepped,
     "cuda-agent@1": cuda_agent,
     "cuda-agent@2": cuda_agent_measured,
-    "cuda-l1@1": cuda_l1,
+    # Normalised within a group by `normalised`.
+    "cuda-l1@1": _of_speedup(lambda ratio: min(1.5, ratio)),
     "openenv@1": openenv,
     "sol@1": speed_of_light,
     **{f"fast_{p:g}@1": fast(p) for p in (0, 0.5, 0.8, 1, 1.5, 2)},

@@ -78,7 +78,7 @@ def entry_of(row: Mapping[str, Any], name: str) -> Entry | Unreadable:
     settings = row.get("settings") or {}
     if not isinstance(settings, Mapping):
         return Unreadable(name=name, reason="its settings are no object")
-    key = str(row.get("key") or "")
+    key = "" if row.get("key") is None else str(row["key"])
     if len(key) > _MAX_KEY_CHARS:
         return Unreadable(name=name, reason=f"its key has {len(key)} characters, expected at most {_MAX_KEY_CHARS}")
     if any(unicodedata.category(char) in _UNSEEN for char in key):

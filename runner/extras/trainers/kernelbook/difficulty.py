@@ -44,7 +44,7 @@ def step(threshold: float = THRESHOLD) -> Step:
         answer = content_of(row, "completion")
         if answer is None:
             return "the completion has no content"
-        task = content_of(row, "prompt") or text_of(row, "python_code")
+        task = content_of(row, "prompt", "user") or text_of(row, "python_code")
         if task is None:
             return "there is neither a prompt nor the reference's code"
         return Request(

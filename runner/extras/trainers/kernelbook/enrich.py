@@ -53,9 +53,6 @@ def run(
     `dry_run`: only count what would be asked. `again`: ask again for rows whose answers could not be used. `ray`: the
     address of a cluster whose nodes ask; None: this process does. `progress` gets how many rows are answered or left
     out.
-
-    Raises:
-        ServiceStopped, DataError, ConfigError: see `Asker`, `Source`, `Journal`, `spread.ask`.
     """
     report = StepReport(step=step.name)
     file = output.with_name("journal.sqlite")

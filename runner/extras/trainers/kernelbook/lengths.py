@@ -159,9 +159,6 @@ def run(
     """Count all splits of a data set with a tokenizer at the hub or in a folder.
 
     `progress` gets how many rows are counted.
-
-    Raises:
-        DataError: see `Source`, `load_tokenizer`, `Lengths`.
     """
     tokenizer = load_tokenizer(model, token)
     report = StepReport(step="lengths")

@@ -17,7 +17,7 @@ INPUT: Final = "GPUMODE/KernelBook"
 OUTPUT: Final = "outputs/synthetic_prompts.jsonl"
 _MAX_TOKENS = 32_768
 _TEMPERATURE = 0.3
-_TAG: Final = re.compile(r"<specification>(.*?)</specification>", re.DOTALL | re.IGNORECASE)
+_TAG: Final = re.compile(r"<(/?)specification>", re.IGNORECASE)
 #: What a specification may not hold, and what that is called.
 _LEAKS: Final = (
     (re.compile(r"```|~~~"), "a code fence"),
@@ -51,8 +51,10 @@ def name_of(row: Row) -> str | None:
 
 def specification_of(text: str) -> str | None:
     """What stands between the tags; None: nothing."""
-    match = _TAG.search(text)
-    return match[1].strip() or None if match is not None else None
+    tags = _TAG.finditer(text)
+    begin = next((tag.end() for tag in tags if not tag[1]), None)
+    end = next((tag.start() for tag in tags if tag[1]), None)
+    return None if end is None else text[begin:end].strip() or None
 
 
 def check(text: str) -> str | None:

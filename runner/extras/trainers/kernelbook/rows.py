@@ -18,7 +18,8 @@ from typing import Any, Final, TextIO, TypeVar
 
 from runner.base.durable import sync_directory
 from runner.base.errors import DataError, InfrastructureError
-from runner.extras.jsonl import Row, line_of, numbered, without_infinite
+from runner.extras.jsonl import Row, line_of, numbered, require_writable, without_infinite
+from runner.extras.trainers.client import adapters
 
 _T = TypeVar("_T")
 #: Rows of a parquet file that are in memory at once.
@@ -69,11 +70,7 @@ class Source:
         return islice(chain.from_iterable(map(read, self.files)), self._limit)
 
     def count(self) -> int:
-        """How many rows there are; the rows are not looked at.
-
-        Raises:
-            DataError: see `rows`.
-        """
+        """How many rows there are; the rows are not looked at."""
         count = sum(map(_count, self.files))
         return count if self._limit is None else min(count, self._limit)
 
@@ -91,11 +88,7 @@ def _count(file: Path) -> int:
 
 
 def read(file: Path) -> Iterator[Row]:
-    """The rows of a JSONL or parquet file. A number that is not finite is null, since JSON has no such.
-
-    Raises:
-        DataError: see `Source.rows`.
-    """
+    """The rows of a JSONL or parquet file. A number that is not finite is null, since JSON has no such."""
     if file.suffix == ".parquet":
         # It takes a while to load, and few steps need it.
         import pyarrow.parquet as pq
@@ -138,16 +131,10 @@ def text_of(row: Row, *names: str) -> str | None:
     return None
 
 
-def content_of(row: Row, column: str) -> str | None:
-    """The text of a column that is text or a list of messages: of the last message that has any."""
-    value = row.get(column)
-    if isinstance(value, str):
-        return value if value.strip() else None
-    for message in reversed(value if isinstance(value, list) else []):
-        content = message.get("content") if isinstance(message, Mapping) else None
-        if isinstance(content, str) and content.strip():
-            return content
-    return None
+def content_of(row: Row, column: str, role: str = "assistant") -> str | None:
+    """The text of a column that is text, or messages: of the last one of that role; None: it has none."""
+    text = adapters.text_of(row.get(column), role)
+    return text if text.strip() else None
 
 
 @contextmanager
@@ -168,8 +155,9 @@ def replaced(target: Path, *, empty: bool = True) -> Iterator[TextIO]:
     """A text file that takes its name when it is complete and on the disk. `empty`: as in `written`.
 
     Raises:
-        DataError: the folder cannot be written, or the name is that of a folder.
+        DataError: the folder cannot be written, or the name is that of no file.
     """
+    require_writable(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # A name that is not random: what a killed run left behind is overwritten by the next.

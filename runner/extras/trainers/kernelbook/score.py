@@ -40,16 +40,13 @@ def run(
     Rows have `completion`, and `python_code` in the row or in its `info`. `device`: the GPU type, for the rows.
     `again`: how many times more to evaluate what ended as a fault of ours or was cancelled. `progress` gets how many
     results are there.
-
-    Raises:
-        DataError: see `Source`.
-        DatabaseUnavailableError: see `Client`.
     """
     report = StepReport(step="score")
     results: dict[str, Result] = {}
     for time in range(again + 1):
         items = (item for row in source.rows() if (item := _item(row)) is not None)
-        for result in client.stream(_named(item, time) for item in items if _open(results.get(item.key))):
+        missing = (item for item in items if (earlier := results.get(item.key)) is None or earlier.is_fault)
+        for result in client.stream(_named(item, time) for item in missing):
             results[result.key.partition("/again-")[0]] = result
             progress(len(results))
     facts = {"reward": REWARD, "device": device}
@@ -65,11 +62,7 @@ def run(
 
 
 def planned(source: Source) -> StepReport:
-    """How many rows there are, and how many different candidates would be evaluated. The queue is not asked.
-
-    Raises:
-        DataError: see `Source`.
-    """
+    """How many rows there are, and how many different candidates would be evaluated. The queue is not asked."""
     report = StepReport(step="score")
     keys = set()
     for row in source.rows():
@@ -83,8 +76,8 @@ def planned(source: Source) -> StepReport:
 
 def _candidate(row: Row) -> str | None:
     text = content_of(row, "completion")
-    code = None if text is None else code_of(text)
-    return code if code is not None and code.strip() else None
+    code = "" if text is None else code_of(text)
+    return code if code.strip() else None
 
 
 def _item(row: Row) -> Item | None:
@@ -92,11 +85,6 @@ def _item(row: Row) -> Item | None:
     if reference is None or code is None:
         return None
     return Item(reference=reference, candidate=code, entry_point=text_of(row, "entry_point", "module_name") or "Model")
-
-
-def _open(result: Result | None) -> bool:
-    """Whether an item has no result that says something about its candidate."""
-    return result is None or result.is_fault
 
 
 def _named(item: Item, time: int) -> Item:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from runner.extras.jsonl import Row
-from runner.extras.trainers.client.adapters import code_of
+from runner.extras.trainers.client.adapters import code_of, content_text
 
 from .asking import Request
 from .enrich import Step
@@ -53,4 +53,4 @@ def _messages(row: Row) -> list[dict[str, str]] | None:
         return [{"role": "user", "content": _INSTRUCTION.replace("{name}", name) + prompt}]
     if not isinstance(prompt, list) or not prompt:
         return None
-    return [{"role": str(part["role"]), "content": str(part["content"])} for part in prompt if part.get("content")]
+    return [{"role": str(part["role"]), "content": text} for part in prompt if (text := content_text(part))]

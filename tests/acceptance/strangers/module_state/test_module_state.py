@@ -70,3 +70,24 @@ def test_lazy_parts_that_are_used(processes: ForkedJudges, forward: str, init: s
     right, wrong = judged(processes, reference, copy, copy.replace("self.l(x)", "(self.l(x) * 1.01)"))
     assert (right["verdict"], right["weights"], right["perturbed"]) == ("accepted", "state_dict", True), right
     assert wrong["verdict"] == "wrong_answer", wrong
+
+
+_TWO = "self.a = {}(nn.Linear(16, 16))\nself.b = {}(nn.Linear(16, 4))"
+
+
+@pytest.mark.parametrize(
+    ("of_reference", "of_candidate", "end"),
+    [
+        ("", "torch.compile", ""),
+        ("torch.compile", "", ""),
+        ("", "torch.jit.script", ""),
+        ("", "", "_Made = ModelNew\ndef ModelNew():\n    return torch.compile(_Made())\n"),
+    ],
+)
+def test_weights_of_compiled_parts(processes: ForkedJudges, of_reference: str, of_candidate: str, end: str) -> None:
+    """They have the names that they have without: a candidate gets them, in whichever order it makes its parts."""
+    forward = "return self.b(self.a(x))"
+    reference, _ = pair(forward, _TWO.format(of_reference, of_reference))
+    _, candidate = pair(forward, "\n".join(reversed(_TWO.format(of_candidate, of_candidate).splitlines())))
+    (row,) = judged(processes, reference, candidate + end, timed_calls=0)
+    assert (row["verdict"], row["weights"], row["perturbed"]) == ("accepted", "state_dict", True), row

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from runner.extras.trainers.inside.shared import paritybench
-from runner.extras.trainers.inside.shared.module_values import has_lazy_parts, loadable_state, plain
+from runner.extras.trainers.inside.shared.module_values import has_lazy_parts, loadable_state, name_of_entry, plain
 from runner.extras.trainers.inside.shared.own_memory import limit_note, limited_memory
 from tasks.harness.judge.author_code import sentence_of
 from tasks.harness.judge.own_settings import OwnSettings
@@ -199,7 +199,7 @@ class Reference:
         if not self.is_module:
             return frozenset()
         with self._fault("the reference's named_parameters"):
-            return frozenset(name for name, _ in self.module.named_parameters(remove_duplicate=False))
+            return frozenset(name_of_entry(name) for name, _ in self.module.named_parameters(remove_duplicate=False))
 
     def load(self, state: State) -> None:
         """Copy tensors into the module's own."""

@@ -91,7 +91,7 @@ def loadable_state(module: Any) -> dict[str, torch.Tensor]:
     if not isinstance(module, torch.nn.Module):
         return {}
     return {
-        name: item
+        name_of_entry(name): item
         for name, item in module.state_dict(keep_vars=True).items()
         if type(item) in _PLAIN
         and item.layout is torch.strided
@@ -100,6 +100,11 @@ def loadable_state(module: Any) -> dict[str, torch.Tensor]:
         and not item.is_inference()
         and not any(size > 1 and stride == 0 for size, stride in zip(item.shape, item.stride(), strict=True))
     }
+
+
+def name_of_entry(name: str) -> str:
+    """The name of an entry of a state_dict, whether or not the part that has it is compiled."""
+    return name.replace("_orig_mod.", "")
 
 
 def has_lazy_parts(module: Any) -> bool:

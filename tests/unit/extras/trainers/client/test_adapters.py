@@ -12,6 +12,7 @@ import pytest
 
 from runner.extras.trainers.client import AsyncClient, Client, EvaluationFaultError, Item, Result
 from runner.extras.trainers.client.adapters import classic_reward, code_of, score, text_of, trl_reward, verl_score
+from runner.extras.trainers.kernelbook.prompts import specification_of
 
 FOUND = {"speedup": 2.0, "speedup_low": 1.9, "speedup_high": 2.1, "message": "it is so"}
 
@@ -43,20 +44,56 @@ class AsyncFake(Fake):
         return super().evaluate(items)
 
 
+_CODE = "import torch\n\nclass ModelNew:\n    x = 1"
+_WITH_FENCES = _CODE + '\n    """Of use:\n\n    ```python\n    ModelNew()\n    ```\n    """\n    # ```\n    y = "```"'
+
+
+@pytest.mark.parametrize("code", [_CODE, _WITH_FENCES])
 @pytest.mark.parametrize(
-    ("text", "code"),
+    "text",
     [
-        ("so:\n```python\nold\n```\nbetter:\n```python\nx = 1\ny = 2\n```\n", "x = 1\ny = 2"),
-        ("```\nno\n```\n<answer>\n```python\nx\n```\n</answer>", "x"),
-        ("<answer>x</answer>", "x"),
-        ("```a\nb\n```\nBEGIN_PYTHON\nx\nEND_PYTHON", "x"),
-        ("just text", "just text"),
-        ("", ""),
+        "{}",
+        "BEGIN_PYTHON\n{}\nEND_PYTHON",
+        "<answer>{}</answer>",
+        "<answer>\nSo:\n```python\n{}\n```\n</answer>",
+        "BEGIN_PYTHON\n```\n{}\n```\nEND_PYTHON",
+        "so:\n```python\nold\n```\nbetter:\n```python\n{}\n```\n",
+        "```a\nb\n```\nBEGIN_PYTHON\n{}\nEND_PYTHON",
+        "<think>```python\nold\n```</think>\n{}",
+        "<think>```python\nold</think>Is that so?\n```py\n{}\n```",
+        "{}\n```",
+        "{}\n```\nThat is it.",
+        "So: ```python\n{}",
+        "```\n{}",
+        "```python\n{}```",
+        "~~~Python title='a'\n{}\n~~~",
+        "````{{.python}}\n{}\n````",
+        "Don't use ```x``` inline.\n```python\n{}\n```\nRun it:\n```bash\npython a.py\n```\n```\ntensor(1)\n```",
+        "It needs\nimport torch\n\n```python\n{}\n```",
     ],
 )
 def test_the_code_of_a_completion(text: str, code: str) -> None:
-    """The last that is marked as code."""
-    assert code_of(text) == code
+    """The last that is marked as Python, whatever is missing of its marks, and whatever it holds itself."""
+    assert code_of(text.format(code)) == code
+    assert code_of(text.format(code).replace("\n", "\r\n")) == code.replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize("text", ["just text", "", "```\n```", "<answer></answer>"])
+def test_a_completion_without_code_is_evaluated_as_it_is(text: str) -> None:
+    """That it is no Python is the candidate's own fault."""
+    assert code_of(text) == text
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["BEGIN_PYTHON\n", "<answer>", "</think>", '\\"', "'\"\\", "`", "```\n", '"""\n```\n', " \n", "<specification>"],
+)
+@pytest.mark.parametrize("begin", ["", "BEGIN_PYTHON", "```python\n", "x"])
+def test_a_model_that_repeats_itself_is_read_at_once(begin: str, part: str) -> None:
+    """No text takes a time that grows with its square: that would be minutes."""
+    text = begin + part * (400_000 // len(part)) + "y"
+    assert isinstance(code_of(text), str)
+    assert specification_of(text) is None
 
 
 def as_it_is(value: object) -> object:
@@ -161,5 +198,10 @@ def test_verifiers() -> None:
         with pytest.raises(EvaluationFaultError):
             await classic([{"role": "assistant", "content": "internal_error"}], state, info)
 
+        with pytest.raises(AttributeError):
+            await classic("accepted", other_state, cast("dict[str, Any]", "no object"))
+
+    other_state: dict[str, Any] = {}
     asyncio.run(run())
     assert "EvaluationFaultError" in state["error"]
+    assert "AttributeError" in other_state["error"]

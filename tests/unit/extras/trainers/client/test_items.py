@@ -8,6 +8,7 @@ import pytest
 
 from runner.extras.trainers.client import EvaluationFaultError, Item, Result
 from runner.extras.trainers.client.items import MAX_BYTES, MAX_ITEMS, calls
+from runner.extras.trainers.client.sources import Entry, entry_of
 
 
 def test_equal_content_has_an_equal_key() -> None:
@@ -28,16 +29,19 @@ def test_equal_content_has_an_equal_key() -> None:
     [
         ("a\0b", "the candidate has a NUL character at position 1"),
         ("a\ud800", "the candidate has a lone surrogate at position 1"),
+        (None, "the candidate is not a text"),
+        (float("nan"), "the candidate is not a text"),
         ("é" * 600_000, "the candidate has 1200000 bytes, expected at most 1000000"),
     ],
 )
 def test_what_no_database_stores_goes_as_a_sentence(text: str, sentence: str) -> None:
     """Not the text itself; two such texts under one key are still told apart."""
-    sent = Item(reference="r", candidate=text, key="k").as_json()
+    ((item,),) = calls([Item(reference="r", candidate=text, key="k")])
+    sent = item.as_json()
     assert sent["invalid"] == sentence
     assert "candidate" not in sent
     assert len(json.dumps(sent)) < 1000
-    assert sent["sha256"] != Item(reference="r", candidate=text + "x", key="k").as_json()["sha256"]
+    assert sent["sha256"] != Item(reference="r", candidate=f"\0{text}", key="k").as_json()["sha256"]
 
 
 def test_settings_are_sent_without_what_json_columns_refuse() -> None:
@@ -54,6 +58,15 @@ def test_numbers_and_objects_that_json_lacks_are_sent_as_texts() -> None:
     assert json.loads(json.dumps(sent, allow_nan=False)) == sent
     plain = {"a": 1, "b": 0.5, "c": True, "d": None}
     assert Item(reference="r", candidate="c", settings=plain).as_json()["settings"] == plain
+
+
+@pytest.mark.parametrize("key", [0, False, 0.0, "0", "x"])
+def test_a_key_of_a_line_is_its_key(key: object) -> None:
+    """Also where it is nothing as a truth value."""
+    row = {"reference": "r", "candidate": "c", "key": key}
+    entry = entry_of(row, "line 1")
+    assert isinstance(entry, Entry)
+    assert entry.item.key == str(key)
 
 
 def test_portions_are_bounded() -> None:

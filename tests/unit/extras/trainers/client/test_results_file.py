@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
-from runner.extras.trainers.client.results_file import write_kernelbench
+import pytest
+
+from runner.base.errors import DataError
+from runner.extras.trainers.client.results_file import ResultsFile, write_kernelbench
+from runner.extras.trainers.kernelbook.rows import written
 
 STATS = {"mean_ns": 1_234_567.0, "std_ns": 2_000.0, "min_ns": 1_200_000.0, "max_ns": 1_300_000.0, "calls": 20}
 
@@ -38,3 +43,38 @@ def test_times_have_kernelbenchs_statistics(tmp_path: Path) -> None:
     assert (wrong["runtime"], wrong["runtime_stats"], wrong["metadata"]["correctness_error"]) == (-1.0, {}, "off")
     assert (older["runtime"], older["runtime_stats"]["median"]) == (1.2, 1.2)
     assert (tmp_path / "level_1_problem_3_sample_0_kernel.py").read_text() == "code"
+
+
+@pytest.mark.parametrize(
+    "text", ["[1, 2]", '{"name": 1}', '{"reference": "r", "candidate": "c"}\n', "\x1f\x8b\x00", "a"]
+)
+def test_what_is_no_file_of_results_stays_as_it_is(tmp_path: Path, text: str) -> None:
+    """Neither a whole line nor one without its end is lost, and nothing is added."""
+    file = tmp_path / "x"
+    file.write_text(text)
+    with pytest.raises(DataError, match="it is no file of results"):
+        ResultsFile(file, "s")
+    assert file.read_text() == text
+
+
+@pytest.mark.parametrize("end", ['{"key": "b", "sc', '{"ke', "\0\0\0", '{"k\0\0'])
+def test_a_line_that_was_not_finished_is_cut(tmp_path: Path, end: str) -> None:
+    """Wherever a process or the power ended."""
+    file = tmp_path / "x"
+    line = json.dumps({"key": "a", "scope": "s", "verdict": "accepted", "facts": {}}) + "\n"
+    file.write_text(line + end)
+    results = ResultsFile(file, "s")
+    results.close()
+    assert list(results.rows) == ["a"]
+    assert file.read_text() == line
+
+
+def test_only_a_file_is_written(tmp_path: Path) -> None:
+    """A device or a pipe is neither waited for nor replaced."""
+    pipe = tmp_path / "x"
+    os.mkfifo(pipe)
+    with pytest.raises(DataError, match="expected the name of a file"):
+        ResultsFile(pipe, "s")
+    with pytest.raises(DataError, match="expected the name of a file"), written(pipe):
+        pass
+    assert pipe.is_fifo()

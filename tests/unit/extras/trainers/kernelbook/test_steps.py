@@ -45,6 +45,8 @@ def evaluation(number: int, reward: float | None, name: str = "Net", **more: obj
         (evaluation(0, math.inf), "the reward is missing or not finite"),
         (evaluation(0, 2, completion=[]), "the completion has no content"),
         (evaluation(0, 2, completion=[{"role": "assistant", "content": None}]), "the completion has no content"),
+        (evaluation(0, 2, completion=[{"role": "user", "content": "so?"}]), "the completion has no content"),
+        (evaluation(0, 2, completion=[{"role": "assistant", "content": [{"text": "x"}]}]), None),
         (evaluation(0, 2, prompt=None, info="{}"), "there is neither a prompt nor the reference's code"),
     ],
 )
@@ -247,6 +249,10 @@ def test_scripts_have_the_published_names(tmp_path: Path) -> None:
     ("row", "messages"),
     [
         ({"prompt": [{"role": "user", "content": "as it is"}]}, [{"role": "user", "content": "as it is"}]),
+        (
+            {"prompt": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]},
+            [{"role": "user", "content": "x"}],
+        ),
         ({"prompt": ""}, None),
         ({"prompt": None}, None),
     ],
