@@ -80,11 +80,11 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
     except psycopg.Error as error:
         raise DatabaseUnavailableError(str(error).strip()) from error
     versions = schema.versions()
-    known = versions.index(version) + 1 if version in versions else 0
+    applied_count = versions.index(version) + 1 if version in versions else 0
     newer = version is not None and version > versions[-1]
     return DatabaseFacts(
         version=version,
-        pending=() if newer else tuple(versions[known:]),
+        pending=() if newer else tuple(versions[applied_count:]),
         newer=newer,
         direct=direct,
         misread=misread,
