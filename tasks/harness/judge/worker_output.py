@@ -7,6 +7,7 @@ per mode. The rest is counted and dropped. After a flood nothing more is read, a
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import threading
@@ -49,6 +50,7 @@ class _Stream:
         self.fd = fd
         self.kept = bytearray()
         self.count = 0
+        self.pipe_bytes = fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
         os.set_blocking(fd, False)
 
     def read(self) -> int | None:
@@ -125,6 +127,8 @@ class Collector(Watcher):
             for stream in self._streams:
                 while stream.read():
                     pass
+                # Only now: a pipe that holds more does not shrink.
+                fcntl.fcntl(stream.fd, fcntl.F_SETPIPE_SZ, stream.pipe_bytes)
                 stream.take()
             self._total = 0
             os.set_blocking(self.wake_fd, False)
