@@ -67,9 +67,8 @@ class _Stream:
 
     def take(self) -> tuple[str, int]:
         text = self.kept.decode("utf-8", errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
-        count = self.count
+        count, self.count = self.count, 0
         self.kept.clear()
-        self.count = 0
         return text, count
 
 
@@ -162,11 +161,8 @@ class Collector(Watcher):
 
     def _drain(self) -> None:
         poll = select.poll()
-        poll.register(self._stop_fd, select.POLLIN)
-        poll.register(self._init_fd, select.POLLIN)
-        poll.register(self._resume_fd, select.POLLIN)
         streams = {stream.fd: stream for stream in self._streams}
-        for fd in streams:
+        for fd in (self._stop_fd, self._init_fd, self._resume_fd, *streams):
             poll.register(fd, select.POLLIN)
         while True:
             for fd, _ in poll.poll():
