@@ -126,8 +126,9 @@ class Collector(Watcher):
             for stream in self._streams:
                 while stream.read():
                     pass
-                # Only now: a pipe that holds more does not shrink.
-                fcntl.fcntl(stream.fd, fcntl.F_SETPIPE_SZ, stream.pipe_bytes)
+                # Only now: a pipe that holds more does not shrink. One may not grow while its user has too many.
+                with contextlib.suppress(OSError):
+                    fcntl.fcntl(stream.fd, fcntl.F_SETPIPE_SZ, stream.pipe_bytes)
                 stream.take()
             self._total = 0
             os.set_blocking(self.wake_fd, False)
