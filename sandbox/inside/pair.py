@@ -123,7 +123,6 @@ class Pair:
         err_read, err_write = os.pipe()
         #: stdin, stdout and stderr of every worker; kept open until the number of workers is known.
         self._worker_fds = [os.open(os.devnull, os.O_RDONLY), out_write, err_write]
-        self._pipe_bytes = fcntl.fcntl(out_write, fcntl.F_GETPIPE_SZ)
         #: Says after the judge's end whose code ran in it.
         self._author_page = os.memfd_create("author page")
         os.ftruncate(self._author_page, protocol.AUTHOR_PAGE_BYTES)
@@ -272,11 +271,9 @@ class Pair:
             self._reaper.final_status(held.pid)
 
     def _reset_streams(self) -> None:
-        """Take back what a worker may have set of the streams that the next one gets, too."""
+        """Take back what a worker may have set of the streams that the next one gets, too; sizes the judge resets."""
         for fd in self._worker_fds:
             fcntl.fcntl(fd, fcntl.F_SETFL, 0)
-        for fd in self._worker_fds[1:]:
-            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, self._pipe_bytes)
 
     def _on_unpack(self, name: object) -> None:
         """Put what was built for the worker that is there into its directory. It has run nothing of a submission."""

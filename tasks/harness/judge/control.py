@@ -142,10 +142,13 @@ class Control:
             with _our_fault():
                 called = client.call(packed, output_capacity=capacity, deadline_ns=deadline_ns, ahead=left > 0)
             alike = called.by_flags and called.in_huge_pages >= self._has_huge_pages
+            undisturbed = False
             if left < count and alike:
                 busy_ns = 0 if beside is None else beside.busy_ns(before)
                 costs_ns.append(_cost(called, busy_ns))
-                stalled += called.stalled and not math.isnan(costs_ns[-1])
+                undisturbed = not math.isnan(costs_ns[-1])
+                stalled += called.stalled and undisturbed
+            self.pace.settle(counts=undisturbed)
             if left and packed.nbytes <= _OWN_UP_TO_BYTES:
                 packed = ordered()
         with _our_fault():

@@ -136,10 +136,19 @@ class Pace:
     def __init__(self) -> None:
         #: By pages of a block: the middle block of each copy.
         self._took_ns: dict[int, deque[float]] = {}
+        #: Pages and middle block of the last copy, until its call is known to count.
+        self._last: tuple[int, float] | None = None
 
     def learn(self, pages: int, took_ns: float) -> None:
-        """Remember the middle block of a copy."""
-        self._took_ns.setdefault(pages, deque(maxlen=_REMEMBERED)).append(took_ns)
+        """Remember the middle block of a copy, if its call counts (`settle`)."""
+        self._last = pages, took_ns
+
+    def settle(self, *, counts: bool) -> None:
+        """Say whether the call of the last copy counts: a worker that was busy beside it could slow the copy."""
+        if counts and self._last is not None:
+            pages, took_ns = self._last
+            self._took_ns.setdefault(pages, deque(maxlen=_REMEMBERED)).append(took_ns)
+        self._last = None
 
     def most_ns(self, pages: int) -> float:
         """The longest that a block of so many pages may take."""

@@ -223,8 +223,10 @@ class WorkerClient:
         """Make the worker flush stdout and stderr."""
         self._ask({"op": "flush"}, "flushed", deadline_ns)
 
-    def close(self) -> None:
-        """Close everything but the socket, which belongs to the caller."""
+    def close(self, *, for_good: bool = False) -> None:
+        """Close everything but the socket; `for_good`: that, too, with memory and descriptors that lie in it unread."""
+        if for_good:
+            self._channel.close()
         if self._armed is not None:
             with self._armed:
                 self._armed = None

@@ -7,6 +7,7 @@ per mode. The rest is counted and dropped. After a flood nothing more is read, a
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import threading
@@ -49,6 +50,7 @@ class _Stream:
         self.fd = fd
         self.kept = bytearray()
         self.count = 0
+        self.pipe_bytes = fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
         os.set_blocking(fd, False)
 
     def read(self) -> int | None:
@@ -65,9 +67,8 @@ class _Stream:
 
     def take(self) -> tuple[str, int]:
         text = self.kept.decode("utf-8", errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
-        count = self.count
+        count, self.count = self.count, 0
         self.kept.clear()
-        self.count = 0
         return text, count
 
 
@@ -125,6 +126,9 @@ class Collector(Watcher):
             for stream in self._streams:
                 while stream.read():
                     pass
+                # Only now: a pipe that holds more does not shrink. One may not grow while its user has too many.
+                with contextlib.suppress(OSError):
+                    fcntl.fcntl(stream.fd, fcntl.F_SETPIPE_SZ, stream.pipe_bytes)
                 stream.take()
             self._total = 0
             os.set_blocking(self.wake_fd, False)
@@ -158,11 +162,8 @@ class Collector(Watcher):
 
     def _drain(self) -> None:
         poll = select.poll()
-        poll.register(self._stop_fd, select.POLLIN)
-        poll.register(self._init_fd, select.POLLIN)
-        poll.register(self._resume_fd, select.POLLIN)
         streams = {stream.fd: stream for stream in self._streams}
-        for fd in streams:
+        for fd in (self._stop_fd, self._init_fd, self._resume_fd, *streams):
             poll.register(fd, select.POLLIN)
         while True:
             for fd, _ in poll.poll():

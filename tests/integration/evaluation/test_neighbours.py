@@ -137,6 +137,14 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_pool, "IDLE_S", PATIENCE_S)
 
 
+def test_a_candidate_whose_output_fills_a_larger_pipe_ends_no_other_s_judgement(evaluator: Evaluator) -> None:
+    """After a flood the judge reads no more of it, so it is full when the next worker gets it."""
+    good = candidate("linear")
+    flood = "import fcntl, os\nfcntl.fcntl(1, 1031, 1 << 20)\nwhile True:\n    os.write(1, bytes(1 << 20))\n"
+    verdicts = [verdict for verdict, _ in _run(evaluator, *(flood, good) * 3)]
+    assert verdicts == ["runtime_error", "accepted"] * 3
+
+
 @pytest.mark.usefixtures("patient")
 def test_no_candidate_meets_one_of_the_next_group(evaluator: Evaluator) -> None:
     """Two groups of a batch in one container: neither files nor processes nor objects of the kernel."""

@@ -103,14 +103,20 @@ class Beside(Activity):
 
 
 @pytest.mark.parametrize(("busy_ns", "count"), [(0, 5), (module._BUSY_NS, 5), (60_000_000_000, 0), (None, 0)])
-def test_nothing_is_known_beside_a_busy_process(control: Control, busy_ns: int | None, count: int) -> None:
+def test_nothing_is_known_beside_a_busy_process(
+    control: Control, monkeypatch: pytest.MonkeyPatch, busy_ns: int | None, count: int
+) -> None:
     """A submission that computes while control calls are made spoils them, to its own cost; one that waits does not.
 
     Nor does one that computes for a moment; where nothing is known of its processes, nothing is known of the calls. By
-    a clock of the test's: how much of a core a process gets beside many others is chance.
+    a clock of the test's: how much of a core a process gets beside many others is chance. How long copies may take is
+    learned from calls that count alone.
     """
+    settled: list[bool] = []
+    monkeypatch.setattr(control.pace, "settle", lambda *, counts: settled.append(counts))
     costs = _calls(control, torch.ones(8), 5, beside=Beside(lambda: busy_ns))
-    assert sum(not math.isnan(cost) for cost in costs) == count
+    assert [not math.isnan(cost) for cost in costs] == [count > 0] * 5
+    assert settled == [False] * module._FIRST + [count > 0] * 5
 
 
 def test_a_process_that_computes_spoils_the_calls(control: Control) -> None:

@@ -16,7 +16,7 @@ from tasks.harness.judge import worker_client as module
 from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.snapshots import Copy, Filled, Readable, WorkerMemory
 from tasks.harness.judge.worker_client import COPY_BYTES, Called, WorkerClient
-from tasks.harness.judge.worker_output import Collector
+from tasks.harness.judge.worker_output import Collector, Watcher
 from tasks.harness.local import Pair
 from tasks.harness.shared.call_flags import DRY_BYTES, FLAGS_BYTES
 from tasks.harness.shared.values import pack
@@ -60,6 +60,20 @@ def client(processes: ForkedJudges, monkeypatch: pytest.MonkeyPatch, tmp_path: P
         for pipe in pipes:
             for end in pipe:
                 os.close(end)
+
+
+def test_what_a_worker_has_sent_unread_ends_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Descriptors lie in the judge's socket, and memory behind them, when the worker is dead."""
+    monkeypatch.setattr(module, "stay_on", lambda _: None)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    socket.send_fds(theirs, [b"x"], [write])
+    os.close(write)
+    theirs.close()
+    WorkerClient(ours, Watcher()).close(for_good=True)
+    assert os.read(read, 1) == b""
+    os.close(read)
 
 
 def _late() -> int:

@@ -326,21 +326,27 @@ def test_reading_that_is_slower_than_of_trusted_outputs_ends_the_call_with_its_l
             clock = Clock(itertools.repeat(learned_ns))
             patch.setattr(snapshots, "time", SimpleNamespace(perf_counter_ns=clock))
             trusted.fill([(Memory(bytes(size)), 0)])
+        pace.settle(counts=True)
     usual_ns = learned_ns * max(pages // learned_pages, 1)
     for step_ns, is_slow in ((3 * usual_ns + 4_000, True), (3 * usual_ns + 2_900, False)):
         ended_ns, copied_ns = _ended_ns(monkeypatch, (64 * pages * PAGE_BYTES,), itertools.repeat(step_ns), pace)
         assert (ended_ns == copied_ns) is is_slow
 
 
-def test_few_trusted_outputs_and_slow_ones_set_no_pace() -> None:
+@pytest.mark.parametrize(
+    ("count", "took_ns", "counts"),
+    [(5, 100, True), (64, 1_000_000, True), (64, 100, False)],
+    ids=["few", "slow", "disturbed"],
+)
+def test_few_trusted_outputs_slow_ones_and_those_of_disturbed_calls_set_no_pace(
+    count: int, took_ns: float, counts: bool
+) -> None:
     """Less is known of the machine then than the fixed limits say."""
     pace = Pace()
     usual_ns = pace.most_ns(4)
-    for _ in range(5):
-        pace.learn(4, 100)
-    assert pace.most_ns(4) == usual_ns
-    for _ in range(60):
-        pace.learn(4, 1_000_000)
+    for _ in range(count):
+        pace.learn(4, took_ns)
+        pace.settle(counts=counts)
     assert pace.most_ns(4) == usual_ns
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -35,13 +36,17 @@ def test_a_flood_is_not_the_next_worker_s(pipes: SimpleNamespace) -> None:
     """Also what was still in the pipe, which is read to its end when the next worker is there."""
     collector: Collector = pipes.collector
     block = bytes(1 << 16)
+    usual = fcntl.fcntl(pipes.stdout, fcntl.F_GETPIPE_SZ)
+    fcntl.fcntl(pipes.stdout, fcntl.F_SETPIPE_SZ, 4 * usual)
     for _ in range(FLOOD_BYTES // len(block)):
         os.write(pipes.stdout, block)
     os.write(pipes.stdout, block)
     wait_until(lambda: collector.flooded, "the flood is noticed")
-    os.write(pipes.stdout, b"left in the pipe")
+    # More than a pipe of the usual size holds.
+    os.write(pipes.stdout, bytes(2 * usual))
     collector.expect_worker(1)
     assert not collector.flooded
+    assert fcntl.fcntl(pipes.stdout, fcntl.F_GETPIPE_SZ) == usual
     os.write(pipes.stdout, b"the next one's")
     wait_until(lambda: collector.take().stdout == "the next one's", "the next worker's output is read")
     for _ in range(FLOOD_BYTES // len(block) - 1):

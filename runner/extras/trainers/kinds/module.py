@@ -102,13 +102,16 @@ class Group:
         return self.decide(builds, spent) if self._group is None else None
 
     def plans(self, builds: Builds) -> Iterator[tuple[Plan, JoinedArchives | None]]:
-        """One container, or one for each candidate; each with the archives that fit into a request."""
+        """One container, or one for each candidate; each with the archives that fit into a request.
+
+        After a failure one for each: what it may have been can end no other candidate's judgement again.
+        """
         group, gpu = self._group, self.context.gpu
         if group is None:
             return
         whole = self.context.job.task
         separate = [{**whole, "candidates": [candidate]} for candidate in whole["candidates"]]
-        for part in separate if group.settings.separate_containers else [whole]:
+        for part in separate if group.settings.separate_containers or self.context.job.failures else [whole]:
             self._part = part
             ids = [candidate["id"] for candidate in part["candidates"]]
             mine = {number: builds[number][0] for number in ids if number in builds}

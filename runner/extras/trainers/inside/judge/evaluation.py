@@ -447,12 +447,12 @@ class GroupJudge:
     def discard_worker(self) -> None:
         """The worker that is there has run no candidate's code, and is of no use all the same."""
         if self._fresh is not None:
-            self._fresh.close()
+            self._fresh.close(for_good=True)
             self._fresh = None
 
     def end_candidate(self, client: WorkerClient) -> None:
         """Kill a candidate's worker with all that it has started: the next one takes its place."""
-        client.close()
+        client.close(for_good=True)
         self.fresh_worker()
 
     def use_up(self, candidate: int) -> None:
@@ -610,7 +610,7 @@ class _Attempt:
         if kill:
             self._group.end_candidate(client)
         else:
-            client.close()
+            client.close(for_good=True)
 
     def _guarded(self, work: Callable[[], _T]) -> _T | None:
         """Do what touches a candidate's values. Whatever it raises is that candidate's verdict, and no other's."""

@@ -144,6 +144,13 @@ def test_groups_of_a_batch_share_a_container() -> None:
         assert (plan.follows, plan.kept_for) == (owner, owner)
 
 
+def test_a_group_that_has_failed_has_a_container_for_each_candidate() -> None:
+    """So a candidate that ends its container ends no other's judgement again."""
+    whole, alone = (len([*kind_of(replace(samples.group(**_GROUP), failures=count)).plans({})]) for count in (0, 1))
+    assert (whole, alone) == (1, len(samples.group(**_GROUP).task["candidates"]))
+    assert alone > 1
+
+
 def _build(tmp_path: Path, *, size: int = 0, exit_code: int = 0, stderr: str = "") -> Build:
     archive = BuildArchive(tmp_path)
     for begin in range(0, size, ARCHIVE_PIECE_BYTES):
