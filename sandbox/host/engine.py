@@ -318,7 +318,7 @@ class DockerEngine:
 
         Images that a container uses, another owner imported, or with another name stay. Returns how many were removed.
         """
-        # Not by name: of two that were imported at once one has lost its own. What is made from one has its labels, too.
+        # Not by name: of two that were imported at once one has lost its own. What is made from one has its labels.
         images = self._call("images", lambda api: api.images(filters={"label": hostconfig.LABEL_OWNER}))
         gone = 0
         for image in images:
