@@ -163,7 +163,7 @@ class Evaluator:
         """
         with self._lock:
             # The engine may have been set up otherwise, and the host's software replaced.
-            self._facts = None
+            self._facts = self._ask()
             unstaged = self._stage is not None and not self._stage.is_dir()
             if unstaged:
                 self._stage = None
@@ -347,22 +347,21 @@ class Evaluator:
             raise EngineUnavailableError(str(error)) from error
         except SandboxError as error:
             raise EvaluationError(str(error)) from error
-        return Environment(
-            image=image,
-            python=python,
-            binds=bound,
-            device_driver=_driver(gpu),
-            **self._offered(gpu),
-        )
+        return Environment(image=image, python=python, binds=bound, device_driver=_driver(gpu), **self._offered(gpu))
 
     def _offered(self, gpu: GpuType) -> dict[str, Any]:
         """What the engine adds to an environment."""
-        try:
-            facts = self._facts = self._facts or self._engine.check()
-        except EngineUnavailable as error:
-            raise EngineUnavailableError(str(error)) from error
+        facts = self._facts = self._facts or self._ask()
         # The host's root file system has the driver's libraries already, and no hook has a place to write there.
         return {"cdi": {} if gpu.image == HOST_IMAGE else facts.cdi, "cgroup_parent": facts.slice}
+
+    def _ask(self) -> EngineFacts:
+        try:
+            return self._engine.check()
+        except EngineUnavailable as error:
+            raise EngineUnavailableError(str(error)) from error
+        except SandboxError as error:
+            raise EvaluationError(str(error)) from error
 
     def _system(self, place: Place) -> Json:
         """KernelBot's system facts for a GPU type, measured once by the probe container.

@@ -20,7 +20,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -313,18 +313,18 @@ class DockerEngine:
     def _owns(self, labels: Mapping[str, str]) -> bool:
         return labels.get(hostconfig.LABEL_OWNER) == self.owner
 
-    def prune_host_roots(self, keep: Iterable[str]) -> int:
+    def prune_host_roots(self, keep: Collection[str]) -> int:
         """Remove the `host` root file systems that earlier processes of this owner imported, except these image ids.
 
-        Images that a container uses or another owner imported stay. Returns how many were removed.
+        Images that a container uses, another owner imported, or with another name stay. Returns how many were removed.
         """
-        kept = frozenset(keep)
-        # Not by name: of two that were imported at the same time one has lost its own.
+        # Not by name: of two that were imported at once one has lost its own. What is made from one has its labels.
         images = self._call("images", lambda api: api.images(filters={"label": hostconfig.LABEL_OWNER}))
         gone = 0
         for image in images:
-            labels = image.get("Labels") or {}
-            if image["Id"] in kept or not self._owns(labels) or labels.get(hostconfig.LABEL_CREATOR) == identity():
+            labels, names = image.get("Labels") or {}, image.get("RepoTags") or ()
+            stays = image["Id"] in keep or any(not name.startswith((HOST_ROOT_REPOSITORY, "<none>")) for name in names)
+            if stays or not self._owns(labels) or labels.get(hostconfig.LABEL_CREATOR) == identity():
                 continue
             with contextlib.suppress(EngineRefused):
                 self._call(f"image {image['Id']}: remove", lambda api, own=image: api.remove_image(own["Id"]))  # type: ignore[misc]  # mypy: default in lambda

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,6 +22,7 @@ from runner.base.gpu_types import Registry
 from runner.base.model import Device
 from runner.evaluation.context import Place
 from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from sandbox.errors import EngineRefused
 from sandbox.host.engine import DockerEngine, EngineFacts
 from sandbox.spec import DeviceDriver
 from tests.unit import samples
@@ -100,6 +102,12 @@ def test_an_image_runs_the_interpreter_its_type_names(tmp_path: Path, monkeypatc
     monkeypatch.setattr(ImageEngine, "device", "1")
     evaluator.check()
     assert evaluator._environment(gpu) == replace(environment, cdi={"nvidia.com/gpu=1": ("/dev/nvidia1",)})
+    # What it answers wrongly is no bug of the daemon's, and what was known of it stays.
+    known = evaluator._facts
+    monkeypatch.setattr(ImageEngine, "check", Mock(side_effect=EngineRefused("info: the engine refused: 500")))
+    with pytest.raises(EvaluationError, match="500"):
+        evaluator.check()
+    assert evaluator._facts is known is not None
     assert environment.device_driver is DeviceDriver.NVIDIA
     amd = evaluator._environment(replace(samples.MI300, image="rocm"))
     assert amd.device_driver is DeviceDriver.NODES

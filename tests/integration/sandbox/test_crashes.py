@@ -131,8 +131,12 @@ def test_a_killed_process_leaves_nothing_after_the_next_start(
 
 
 def test_old_root_file_systems_go_and_those_in_use_stay(workshop: Workshop, eval_python: Path) -> None:
-    """Of this owner's earlier imports all but the named ones, also those without a name; nothing of anybody else's."""
+    """Of this owner's earlier imports all but the named ones, also those without a name; nothing of anybody else's.
+
+    What an operator has made from one, by `docker commit` of a container, has its labels.
+    """
     owner = new_owner()
+    own = f"test/{owner.lower()}"
     with workshop.engine._client(60) as api:
         for tag, whose in (("old", owner), ("old", owner), ("kept", owner), ("foreign", "somebody")):
             api.import_image_from_data(
@@ -141,6 +145,9 @@ def test_old_root_file_systems_go_and_those_in_use_stay(workshop: Workshop, eval
                 tag=f"{owner}-{tag}",
                 changes=[f"LABEL {LABEL_OWNER}={whose}", f"LABEL only={owner}-{tag}"],
             )
+        api.import_image_from_data(
+            HostRoot(eval_python).tar(), repository=own, tag="own", changes=[f"LABEL {LABEL_OWNER}={owner}"]
+        )
     engine = DockerEngine(workshop.engine.base_url, owner=owner)
     try:
         kept = engine.image_id(f"{HOST_ROOT_REPOSITORY}:{owner}-kept")
@@ -150,8 +157,8 @@ def test_old_root_file_systems_go_and_those_in_use_stay(workshop: Workshop, eval
         assert {tag.rpartition("-")[2] for tag in tags if owner in tag} == {"kept", "foreign"}
     finally:
         with workshop.engine._client(60) as api:
-            for tag in ("kept", "foreign"):
-                api.remove_image(f"{HOST_ROOT_REPOSITORY}:{owner}-{tag}")
+            for name in (f"{own}:own", *(f"{HOST_ROOT_REPOSITORY}:{owner}-{tag}" for tag in ("kept", "foreign"))):
+                api.remove_image(name)
         engine.close()
 
 
