@@ -29,7 +29,7 @@ _MARKS: Final = (
 #: A fence with its language, or what may hold fences that are none: comments and strings of Python. Prose may stand
 #: before a fence that names Python, and code before one that ends a block.
 _PARTS: Final = re.compile(
-    r"(?:^[ \t]*|(?<!`)(?=`+(?:py|[ \t\r]*$)))(?P<fence>`{3,}|~{3,})[ \t{.]*(?P<language>\w*)[^`\n]*$|#[^\n]*"
+    r"(?:^[ \t]*|(?<!`)(?=`+(?:py|[ \t\r]*$)))(?P<fence>`{3,}+|~{3,}+)[ \t{.]*+(?P<language>\w*+)[^`\n]*+$|#[^\n]*"
     r"""|(?<!\\)(?:(""\"|\'\'\')(?:\\.|[^\\])*?\3|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""",
     re.MULTILINE | re.DOTALL,
 )
