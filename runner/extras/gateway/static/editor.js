@@ -135,8 +135,8 @@ function follow(place) {
   });
 }
 
-// The second click of two sends nothing again.
-form.addEventListener("click", (click) => { if (click.detail > 1 && click.target.name === "mode") click.preventDefault(); });
+// Neither the second click of two sends anything again, nor a held key.
+for (const kind of ["click", "keydown"]) form.addEventListener(kind, (event) => { if (event.target.name === "mode" && (event.detail > 1 || (event.repeat && event.key === "Enter"))) event.preventDefault(); });
 form.addEventListener("submit", async (sent) => {
   sent.preventDefault();
   if (sending) return;

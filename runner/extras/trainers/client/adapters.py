@@ -26,15 +26,19 @@ _MARKS: Final = (
     re.compile(r"(?P<begin>BEGIN_PYTHON[ \t\r]*\n)|\n[ \t]*END_PYTHON"),
     re.compile(r"(?P<begin><answer>)|</answer>"),
 )
-#: A fence with its language, or what may hold fences that are none: comments and strings of Python. Prose may stand
-#: before a fence that names Python, and code before one that ends a block.
+#: A fence with its language. Prose may stand before one that names Python, and code before one that ends a block.
+_FENCE: Final = re.compile(
+    r"(?m)(?:^[ \t]*|(?<!`)(?=`+(?:py|[ \t\r]*$)))(?P<fence>`{3,}+|~{3,}+)[ \t{.]*+(?P<language>\w*+)[^`\n]*+$"
+)
+#: The same, or what may hold fences that are none: comments and strings of Python.
 _PARTS: Final = re.compile(
-    r"(?:^[ \t]*|(?<!`)(?=`+(?:py|[ \t\r]*$)))(?P<fence>`{3,}|~{3,})[ \t{.]*(?P<language>\w*)[^`\n]*$|#[^\n]*"
-    r"""|(?<!\\)(?:(""\"|\'\'\')(?:\\.|[^\\])*?\3|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""",
-    re.MULTILINE | re.DOTALL,
+    rf"""(?s){_FENCE.pattern}|#[^\n]*|(?<!\\)(?:(""\"|\'\'\')(?:\\.|[^\\])*?\3|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
 )
 #: A line that is code, not prose.
-_IS_CODE: Final = re.compile(r"^(?:(?:from [\w.]+ )?import \w.*|(?:class|def) \w+[(:].*|@\w.*)$", re.MULTILINE)
+_IS_CODE: Final = re.compile(
+    r"(?m)^(?:(?:from [\w.]+ )?import [\w.*(]*(?:(?:, ?| as )[\w.]+)*[,)\\]?|(?:class|def) \w+[(:].*|@[\w.]+(?:\(.*)?)"
+    r"[ \t\r]*+(?:#.*)?$"
+)
 #: How good a block's language is; others are worse. Of the best the last counts.
 _LANGUAGES: Final = {"python": 2, "python3": 2, "py": 2, "": 1}
 
@@ -68,20 +72,21 @@ def _marked(text: str, marks: re.Pattern[str]) -> str | None:
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
     """Language and code of each fenced block that is not blank. Without its second fence it ends with the text."""
-    fences = (part for part in _PARTS.finditer(text) if part["fence"])
+    first = _FENCE.search(text)
+    prose = 0 if first is None or _IS_CODE.search(text, 0, first.start()) else first.start()
+    fences = (part for part in _PARTS.finditer(text, prose) if part["fence"])
     opened = next(fences, None)
     start = len(text) if opened is None else opened.start()
-    if _IS_CODE.search(text, 0, start):
+    if not prose and _IS_CODE.search(text, 0, start):
         # The prompt has opened its block, or nobody has.
         yield "python", text[:start].strip("\r\n")
         opened = opened if opened is not None and opened["language"] else next(fences, None)
     while opened is not None:
-        fence = opened["fence"]
-        closed = next((each for each in fences if each["fence"].startswith(fence) and not each["language"]), None)
+        closed = next((each for each in fences if each["fence"].startswith(opened["fence"])), None)
         code = text[opened.end() + 1 : len(text) if closed is None else closed.start()]
         if code.strip():
             yield opened["language"].lower(), dedent(code).strip("\r\n")
-        opened = next(fences, None)
+        opened = closed if closed is not None and closed["language"] else next(fences, None)
 
 
 def text_of(completion: object, role: str = "assistant") -> str:
@@ -164,13 +169,8 @@ def verl_score(
             value = result.reward(reward)
             if value is None and fault_score is None:
                 result.reward_or_raise(reward)
-            scores.append(
-                {
-                    "score": float(fault_score or 0.0) if value is None else value,
-                    "correct": float(result.correct),
-                    "fault": float(value is None),
-                }
-            )
+            points = float(fault_score or 0.0) if value is None else value
+            scores.append({"score": points, "correct": float(result.correct), "fault": float(value is None)})
         return scores
 
     return compute_score

@@ -33,8 +33,8 @@ class ResultsFile:
         self._scope = scope
         #: The lines by key, as far as they need no second evaluation: with a result, and of equal settings (`scope`).
         self.rows: dict[str, Mapping[str, Any]] = {}
-        require_writable(path)
         try:
+            require_writable(path)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file: BinaryIO = path.open("a+b")
         except OSError as error:

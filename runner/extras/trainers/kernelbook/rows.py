@@ -157,8 +157,8 @@ def replaced(target: Path, *, empty: bool = True) -> Iterator[TextIO]:
     Raises:
         DataError: the folder cannot be written, or the name is that of no file.
     """
-    require_writable(target)
     try:
+        require_writable(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         # A name that is not random: what a killed run left behind is overwritten by the next.
         part = target.with_name(f".{target.name}.part")

@@ -233,6 +233,12 @@ def test_a_double_click_and_a_held_key_submit_once(gate: Gate, chromium: Any) ->
     page.get_by_role("button", name="Test").click()
     page.wait_for_timeout(500)
     stored(3)
+    page.get_by_role("button", name="Test").focus()
+    for _ in range(3):
+        page.keyboard.down("Enter")
+        page.wait_for_timeout(200)
+    page.keyboard.up("Enter")
+    stored(4)
     context.close()
 
 

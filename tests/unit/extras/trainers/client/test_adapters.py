@@ -70,6 +70,10 @@ _WITH_FENCES = _CODE + '\n    """Of use:\n\n    ```python\n    ModelNew()\n    `
         "````{{.python}}\n{}\n````",
         "Don't use ```x``` inline.\n```python\n{}\n```\nRun it:\n```bash\npython a.py\n```\n```\ntensor(1)\n```",
         "It needs\nimport torch\n\n```python\n{}\n```",
+        "@jit makes it fast,\nimport torch is needed.\n```\n{}\n```",
+        'Say """ there.\n```python\n{}\n```',
+        "Try #2: ```python\n{}\n```",
+        "```python\nold\n\nBetter:\n```python\n{}\n```",
     ],
 )
 def test_the_code_of_a_completion(text: str, code: str) -> None:
@@ -86,12 +90,12 @@ def test_a_completion_without_code_is_evaluated_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize(
     "part",
-    ["BEGIN_PYTHON\n", "<answer>", "</think>", '\\"', "'\"\\", "`", "```\n", '"""\n```\n', " \n", "<specification>"],
+    ["BEGIN_PYTHON\n", "<answer>", "</think>", '\\"', "'\"\\", "```\n", '"""\n```\n', " \n", "<specification>", *"a~`"],
 )
-@pytest.mark.parametrize("begin", ["", "BEGIN_PYTHON", "```python\n", "x"])
+@pytest.mark.parametrize("begin", ["", "BEGIN_PYTHON", "```python\n", "``` ", "x"])
 def test_a_model_that_repeats_itself_is_read_at_once(begin: str, part: str) -> None:
     """No text takes a time that grows with its square: that would be minutes."""
-    text = begin + part * (400_000 // len(part)) + "y"
+    text = begin + part * (400_000 // len(part)) + "y`"
     assert isinstance(code_of(text), str)
     assert specification_of(text) is None
 

@@ -78,3 +78,8 @@ def test_only_a_file_is_written(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="expected the name of a file"), written(pipe):
         pass
     assert pipe.is_fifo()
+    for name in ("x" * 300, f"{'x' * 300}/y"):
+        with pytest.raises(DataError, match="File name too long"):
+            ResultsFile(tmp_path / name, "s")
+        with pytest.raises(DataError, match="File name too long"), written(tmp_path / name):
+            pass
