@@ -32,9 +32,6 @@ def descriptors_in_flight():
     # As many as one message may carry.
     ours.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [0] * 253))], socket.MSG_DONTWAIT)
 
-def inotify_instances():
-    kept.append(checked(libc.inotify_init1(0)))
-
 def queued_signals():
     # Real-time signals queue while they are blocked.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
@@ -46,7 +43,7 @@ def pages_in_pipes():
     fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, 1 << 20)
 
 RESOURCES = {each.__name__: each for each in
-             (descriptors_in_flight, inotify_instances, queued_signals, pages_in_pipes)}
+             (descriptors_in_flight, queued_signals, pages_in_pipes)}
 
 def ended_with(take):
     try:
@@ -82,7 +79,7 @@ hear()
 """
 
 
-@pytest.mark.parametrize("resource", ["descriptors_in_flight", "inotify_instances", "queued_signals", "pages_in_pipes"])
+@pytest.mark.parametrize("resource", ["descriptors_in_flight", "queued_signals", "pages_in_pipes"])
 def test_a_container_that_takes_all_takes_nothing_of_another(workshop: Workshop, resource: str) -> None:
     """Beside it a second process of its uid gets none, and a process in another container gets one."""
     refused: list[int] = []
