@@ -316,7 +316,7 @@ def _rows(job: Row, runs: Sequence[Row], superseded: Sequence[Row], books: Books
         claims = (run["submission_id"], run["runner"], run["secret"])
         if claims != (job["submission_id"], job["gpu_type"], job["secret"]):
             yield f"row {run['id']} says submission {run['submission_id']}, {run['runner']}, secret {run['secret']}"
-    if not has_result:
+    if not has_result or verdict is None:
         return
     own = job["report"]
     marks = {(run["result"]["job"], run["result"]["attempt"], run["result"]["nonce"]) for run in written}
@@ -324,7 +324,7 @@ def _rows(job: Row, runs: Sequence[Row], superseded: Sequence[Row], books: Books
     if marks != {(str(job["id"]), str(job["attempt"]), own["nonce"])}:
         yield f"ended at attempt {job['attempt']}, but its rows and its report come from {sorted(marks)}"
     kept = books.artifacts.get(job["id"], ())
-    wanted = (own["nonce"],) if mode is Mode.PROFILE else ()
+    wanted = (own["nonce"],) if script.leaves_file(mode, verdict) else ()
     if tuple(kept) != wanted:
         yield f"artifacts of the executions {kept}, expected {wanted}"
 

@@ -94,6 +94,11 @@ def rows(mode: Mode, verdict: Verdict) -> tuple[Row, ...]:
     )
 
 
+def leaves_file(mode: Mode, verdict: Verdict) -> bool:
+    """Whether the job has a file. What does not compile may be refused early, by a check that keeps none."""
+    return mode is Mode.PROFILE and verdict is not Verdict.COMPILE_ERROR
+
+
 def found(job: Job, script: Script, *, nonce: str, score_s: float) -> JobResult:
     """What an evaluation that obeys the script reports."""
     verdict = script.verdict(job.gpu_type, secret=job.secret)
@@ -120,7 +125,7 @@ def found(job: Job, script: Script, *, nonce: str, score_s: float) -> JobResult:
         report=mark,
         build_ns=1_000_000,
         eval_ns=script.work_ms * 1_000_000,
-        artifacts=(trace,) if job.mode is Mode.PROFILE else (),
+        artifacts=(trace,) if leaves_file(job.mode, verdict) else (),
     )
 
 
