@@ -38,6 +38,9 @@ def test_a_daemon_at_rest_sends_one_statement_per_poll(make_rig: MakeRig, meter:
     rig = make_rig(daemon_url=meter.url, poll_s=0.1)
     rig.start()
     rig.wait_for(lambda: connections(rig) == AT_REST, "two connections are left")
+    # A connection is seen before its first statements.
+    at_rest = meter.statements
+    rig.wait_for(lambda: meter.statements >= at_rest + 5, "it listens")
     began_s = time.monotonic()
     before = meter.statements
     rig.wait_for(lambda: meter.statements >= before + 20, "twenty statements")
