@@ -323,10 +323,10 @@ def _rows(job: Row, runs: Sequence[Row], superseded: Sequence[Row], books: Books
     marks.add((own["job"], own["attempt"], own["nonce"]))
     if marks != {(str(job["id"]), str(job["attempt"]), own["nonce"])}:
         yield f"ended at attempt {job['attempt']}, but its rows and its report come from {sorted(marks)}"
-    kept = books.artifacts.get(job["id"], ())
-    wanted = (own["nonce"],) if script.leaves_file(mode, verdict) else ()
-    if tuple(kept) != wanted:
-        yield f"artifacts of the executions {kept}, expected {wanted}"
+    nonces = books.artifacts.get(job["id"], ())
+    expected_nonces = (own["nonce"],) if script.leaves_file(mode, verdict) else ()
+    if tuple(nonces) != expected_nonces:
+        yield f"artifacts of the executions {nonces}, expected {expected_nonces}"
 
 
 def _history(job: Row, events: Mapping[str, int]) -> Iterator[str]:

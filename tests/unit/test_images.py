@@ -103,11 +103,11 @@ def test_an_image_runs_the_interpreter_its_type_names(tmp_path: Path, monkeypatc
     evaluator.check()
     assert evaluator._environment(gpu) == replace(environment, cdi={"nvidia.com/gpu=1": ("/dev/nvidia1",)})
     # What it answers wrongly is no bug of the daemon's, and what was known of it stays.
-    known = evaluator._facts
+    facts = evaluator._facts
     monkeypatch.setattr(ImageEngine, "check", Mock(side_effect=EngineRefused("info: the engine refused: 500")))
     with pytest.raises(EvaluationError, match="500"):
         evaluator.check()
-    assert evaluator._facts is known is not None
+    assert evaluator._facts is facts is not None
     assert environment.device_driver is DeviceDriver.NVIDIA
     amd = evaluator._environment(replace(samples.MI300, image="rocm"))
     assert amd.device_driver is DeviceDriver.NODES

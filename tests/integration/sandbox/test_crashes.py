@@ -138,12 +138,12 @@ def test_old_root_file_systems_go_and_those_in_use_stay(workshop: Workshop, eval
     owner = new_owner()
     own = f"test/{owner.lower()}"
     with workshop.engine._client(60) as api:
-        for tag, whose in (("old", owner), ("old", owner), ("kept", owner), ("foreign", "somebody")):
+        for tag, label in (("old", owner), ("old", owner), ("kept", owner), ("foreign", "somebody")):
             api.import_image_from_data(
                 HostRoot(eval_python).tar(),
                 repository=HOST_ROOT_REPOSITORY,
                 tag=f"{owner}-{tag}",
-                changes=[f"LABEL {LABEL_OWNER}={whose}", f"LABEL only={owner}-{tag}"],
+                changes=[f"LABEL {LABEL_OWNER}={label}", f"LABEL only={owner}-{tag}"],
             )
         api.import_image_from_data(
             HostRoot(eval_python).tar(), repository=own, tag="own", changes=[f"LABEL {LABEL_OWNER}={owner}"]

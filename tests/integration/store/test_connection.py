@@ -168,7 +168,7 @@ def test_the_victim_of_a_deadlock_is_run_again(make_link: Callable[..., Link]) -
 def test_a_prepared_statement_that_is_gone_is_prepared_again(
     make_link: Callable[..., Link], empty_database_url: str, event: bytes
 ) -> None:
-    """A pooler has emptied the session, or a migration has changed what it returns: nobody notices."""
+    """The statement is prepared again after `DEALLOCATE ALL`, and after a migration changed its columns."""
     link = make_link()
     query = Query(name="f", sql=b"SELECT f.* FROM public.f() AS f")
     again = Query(name="event", sql=event)

@@ -367,10 +367,10 @@ def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
     assert machine.run("stat", "-c", "%U %a", SECRET).split() == ["root", "600"]
 
     # Results that no database has taken are not purged. Then nothing stays.
-    said = machine.run("sh", "-c", "docker images --no-trunc; apt-get remove --yes kernel-runner 2>&1; docker images")
+    log = machine.run("sh", "-c", "docker images --no-trunc; apt-get remove --yes kernel-runner 2>&1; docker images")
     assert machine.ask("systemctl", "cat", "kernel-runner").code != 0
     assert machine.run("docker", "ps", "-aq") == ""
-    assert machine.run("docker", "images", "-q") == "", said
+    assert machine.run("docker", "images", "-q") == "", log
     machine.run("mkdir", "-p", "/var/lib/kernel-runner/spool")
     machine.write("/var/lib/kernel-runner/spool/result", "")
     ran = machine.ask("apt-get", "purge", "--yes", "kernel-runner")

@@ -93,7 +93,7 @@ def test_idle_threads_soon_sleep_unless_the_gpu_type_says_otherwise(env: dict[st
 
 def test_a_second_judge_of_a_container_imports_nothing_and_shares_no_random_numbers() -> None:
     """Judge and worker are forks of one process: what it drew, a submission would know of its judge."""
-    found = _look()
-    assert "tasks.harness.judge.main" in found["preloaded"]  # type: ignore[operator]
-    assert not {"numpy.random", "tasks.harness.worker.main"} & set(found["preloaded"])  # type: ignore[call-overload]
-    assert [name for name in found["drawn"] if name.startswith("tasks.")] == []  # type: ignore[attr-defined]
+    imports = _look()
+    assert "tasks.harness.judge.main" in imports["preloaded"]  # type: ignore[operator]
+    assert not {"numpy.random", "tasks.harness.worker.main"} & set(imports["preloaded"])  # type: ignore[call-overload]
+    assert [name for name in imports["drawn"] if name.startswith("tasks.")] == []  # type: ignore[attr-defined]

@@ -92,6 +92,6 @@ def test_a_package_whose_python_has_gone_can_be_removed(package: Path, *, has_py
     (package / "bin/deb-systemd-invoke").chmod(0o755)
     if not has_python:
         (package / "bin/python3.11").write_text("exit 1", encoding="utf-8")
-    said = _run(package, "prerm", "remove")
-    assert said.startswith("311: uninstall" if has_python else f"stop {UNIT} ")
+    output = _run(package, "prerm", "remove")
+    assert output.startswith("311: uninstall" if has_python else f"stop {UNIT} ")
     assert _run(package, "prerm", "upgrade") == ""

@@ -78,7 +78,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
     opened = next(fences, None)
     start = len(text) if opened is None else opened.start()
     if not prose and _IS_CODE.search(text, 0, start):
-        # The prompt has opened its block, or nobody has.
+        # Code comes first: its block began in the prompt, or it has none.
         yield "python", text[:start].strip("\r\n")
         opened = opened if opened is not None and opened["language"] else next(fences, None)
     while opened is not None:

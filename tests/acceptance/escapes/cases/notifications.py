@@ -1,5 +1,5 @@
 """
-why: Who is told of reads makes them slower. The judge's reads of the control process would cost what a worker likes.
+why: Each watcher of a file makes reads of it slower. A worker could slow the judge's reads of the control process.
 relax: seccomp
 gvisor: wrong_answer
 gvisor_why: it has notifications of its own, of files below /proc none
