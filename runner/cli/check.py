@@ -6,6 +6,7 @@ store, the engine and the device detection. After a failed question the later on
 
 from __future__ import annotations
 
+import os
 import platform
 import pwd
 import subprocess
@@ -66,8 +67,8 @@ def check(
     """Check that this host is ready to evaluate.
 
     Looks at configuration, database (notifications do not arrive through a pooler in transaction mode), engines and
-    their versions, cgroups, disks, runtimes, evaluation environment, devices and slots. Then starts a container as for
-    a submission, imports torch, and compiles C++ and, if nvcc is there, CUDA.
+    their versions, cgroups, disks, runtimes, evaluation environment, devices, slots and their memory. Then starts a
+    container as for a submission, imports torch, and compiles C++ and, if nvcc is there, CUDA.
 
     `✓` is well, `·` a note, `!` a warning, `✗` a failure, with the remedy below. Exits with 1 if something fails, 3 if
     database or engine are missing.
@@ -101,6 +102,7 @@ def _examine(current: Session) -> Iterator[Finding]:
     try:
         slots = detect_slots(registry, config)
         yield _slots(slots)
+        yield _memory(registry, slots, total_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except KernelRunnerError as error:
         yield Finding.failed("slots", str(error), "correct `slots` in the configuration")
     if _host_slot(registry, slots) is not None:
@@ -286,6 +288,16 @@ def _slots(slots: Sequence[Slot]) -> Finding:
         remedy = "check the driver (nvidia-smi, amd-smi), or list them under `slots` in the configuration"
         return Finding.failed("slots", "none", remedy)
     return Finding.ok("slots", ", ".join(f"{slot.name} ({slot.gpu_type}, {len(slot.cpus)} cores)" for slot in slots))
+
+
+def _memory(registry: Registry, slots: Sequence[Slot], *, total_bytes: int) -> Finding:
+    """Whether all slots together may fill more than the host has: then the kernel kills processes of any of them."""
+    needed_gib, has_gib = sum(registry.get(slot.gpu_type).memory_gib for slot in slots), total_bytes / (1 << 30)
+    fact = f"{needed_gib:.1f} GiB for containers of all slots, of {has_gib:.1f} GiB"
+    if needed_gib <= has_gib:
+        return Finding.ok("memory", fact)
+    remedy = "lower `memory_gib` of the GPU types (`kernel-runner gpu show`), or configure fewer `slots`"
+    return Finding.warning("memory", f"{fact}: the kernel may kill what is within its limit", remedy)
 
 
 def _engine(config: Config, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.gpu_types import Registry
+from runner.base.model import Slot
 from runner.cli import check, programs
 from runner.cli.finding import Mark
 from sandbox.protocol import StepResult
@@ -46,3 +48,12 @@ def test_what_of_ours_a_submission_can_read_is_named(
     )
     finding = check._ours(result)
     assert (finding.mark, found in finding.fact) == (mark, True), finding
+
+
+@pytest.mark.parametrize(("total_gib", "mark"), [(32, Mark.OK), (31.9, Mark.WARNING)])
+def test_slots_that_may_fill_more_memory_than_the_host_has_are_a_warning(total_gib: float, mark: Mark) -> None:
+    """Two slots of 16 GiB: what one submission may use, another would lack."""
+    slots = [Slot(name=f"t4-{number}", gpu_type="T4", cpus=(number,), devices=()) for number in range(2)]
+    finding = check._memory(Registry.load(), slots, total_bytes=int(total_gib * (1 << 30)))
+    assert finding.mark is mark
+    assert finding.fact.startswith(f"32.0 GiB for containers of all slots, of {total_gib:.1f} GiB")
