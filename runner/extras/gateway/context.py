@@ -35,7 +35,7 @@ DRAWING_S: Final = 30.0
 #: What is made of more than this is made in a thread: all requests and streams share the event loop.
 _LARGE_BYTES: Final = 256 << 10
 #: The longest body that has no file: what is parsed on the event loop is small.
-_PLAIN_BYTES: Final = 64 << 10
+PLAIN_BYTES: Final = 64 << 10
 _CACHED: Final = 1000
 
 
@@ -267,8 +267,8 @@ def bounded(body: bytes) -> bytes:
     Raises:
         Refusal: 413, it is too large.
     """
-    if len(body) > _PLAIN_BYTES:
-        raise Refusal(413, f"The body is too large: at most {_PLAIN_BYTES} bytes")
+    if len(body) > PLAIN_BYTES:
+        raise Refusal(413, f"The body is too large: at most {PLAIN_BYTES} bytes")
     return body
 
 
