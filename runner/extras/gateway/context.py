@@ -196,6 +196,11 @@ def is_public_https(current: AppState) -> bool:
     return (current.config.gateway_public_url or "").startswith("https://")
 
 
+def cookie_prefix(*, secure: bool) -> str:
+    """How a cookie's name begins: with encryption, so that no neighbour's page can set it."""
+    return "__Host-" if secure else ""
+
+
 def moment(value: datetime | None) -> str | None:
     """A time in UTC that ends in `Z`."""
     return None if value is None else value.astimezone(UTC).isoformat().replace("+00:00", "Z")
