@@ -96,7 +96,6 @@ CONFINED = {
     "uvicorn": ("runner/extras/gateway/", "runner/extras/trainers/client/kernelgym.py"),
     "jinja2": ("runner/extras/gateway/",),
     "markdown_it": ("runner/extras/gateway/markup.py",),
-    "pygments": ("runner/extras/gateway/markup.py",),
     "PIL": ("runner/extras/gateway/pictures.py",),
     "python_multipart": ("runner/extras/gateway/",),
     "httpx2": (

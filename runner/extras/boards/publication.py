@@ -57,15 +57,15 @@ def create(
     return store.create_board(**settings(board, folder, deadline=deadline, gpus=gpus), **options)
 
 
-def carry_out(store: BoardStore, plan: BoardPlan, *, force: bool) -> None:
-    """Create or update a leaderboard as planned, if there is anything to do.
+def carry_out(store: BoardStore, plan: BoardPlan, *, force: bool, visibility: str = "public") -> None:
+    """Create or update a leaderboard as planned, if there is anything to do. `visibility`: of one that is created.
 
     Raises:
         TaskError, BoardError: as `create` and `update_board`.
     """
     match plan.action:
         case Action.CREATE:
-            create(store, plan.name, plan.folder, deadline=plan.deadline, gpus=plan.gpus)
+            create(store, plan.name, plan.folder, deadline=plan.deadline, gpus=plan.gpus, visibility=visibility)
         case Action.UPDATE:
             parts = settings(plan.name, plan.folder, deadline=plan.deadline, gpus=plan.gpus)
             store.update_board(**parts, force=force)

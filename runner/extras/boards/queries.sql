@@ -40,8 +40,8 @@ WHERE l.name = %(name)s FOR UPDATE OF l
 
 -- name: insert_board
 -- Makes a leaderboard; returns no row if the name is taken.
-INSERT INTO leaderboard.leaderboard (name, deadline, task, creator_id, forum_id, description)
-VALUES (%(name)s, %(deadline)s, %(task)s, %(creator_id)s, %(forum_id)s, %(description)s)
+INSERT INTO leaderboard.leaderboard (name, deadline, task, creator_id, forum_id, description, visibility)
+VALUES (%(name)s, %(deadline)s, %(task)s, %(creator_id)s, %(forum_id)s, %(description)s, %(visibility)s)
 ON CONFLICT (name) DO NOTHING RETURNING id
 
 -- name: update_board

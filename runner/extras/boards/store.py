@@ -145,7 +145,9 @@ class FinalPair:
 class BoardStore(Store):
     """A store that also publishes tasks, and reads rankings."""
 
-    def create_board(self, *, creator_id: int = -1, forum_id: int = 0, **parts: Unpack[Parts]) -> int:
+    def create_board(
+        self, *, creator_id: int = -1, forum_id: int = 0, visibility: str = "public", **parts: Unpack[Parts]
+    ) -> int:
         """Publish a task; returns the leaderboard's id.
 
         Raises:
@@ -156,7 +158,8 @@ class BoardStore(Store):
         if "/" in name or name in (".", ".."):
             raise BoardError(f"leaderboard name {name!r}: found a slash or dots alone, expected a part of an address")
         with self._link.transaction() as connection:
-            parameters = {**_own_columns(parts), "name": name, "creator_id": creator_id, "forum_id": forum_id}
+            ids = {"creator_id": creator_id, "forum_id": forum_id}
+            parameters = {**_own_columns(parts), "name": name, **ids, "visibility": visibility}
             created = row(connection, QUERIES["insert_board"], parameters)
             if created is None:
                 raise BoardError(

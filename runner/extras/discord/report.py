@@ -87,7 +87,7 @@ def full(ended: Ended) -> tuple[str, list[discord.File]]:
     if status["unranked"]:
         lines.append(f"It does not rank: {plain(status['unranked'])}.")
     text = "\n".join(lines)
-    cases = "\n".join(reports.reports(ended.submission, status))
+    cases = "\n".join(reports.reports(ended.submission, status, plain=plain))
     contents = {}
     if len(text) + len(cases) + _ROOM_CHARS <= MESSAGE_CHARS:
         text += f"\n{cases}"

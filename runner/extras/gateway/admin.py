@@ -191,6 +191,9 @@ async def delete_submissions(request: Request) -> Response:
     user_name = request.query_params["user_name"]
     gone = {"deleted_job_status": 0, "deleted_runs": 0, "deleted_submissions": 0}
     while rows := await current.store.all("user_submission_ids", board_id=board_id, user_name=user_name):
+        if rows[0]["several"]:
+            what = f"Several users have the name {shown(user_name)}: delete their submissions by number"
+            raise Refusal(409, f"{what}, DELETE /admin/submissions/{{id}}")
         for row in rows:
             await current.store.one("delete_submission", submission_id=row["id"], user_id=None)
             gone["deleted_job_status"] += row["statuses"]

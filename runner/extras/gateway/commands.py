@@ -16,7 +16,7 @@ from runner.cli.render import make_table
 from runner.extras.gateway.queries import QUERIES
 from runner.extras.optional import missing
 
-_NEEDED = ("starlette", "uvicorn", "jinja2", "markdown_it", "pygments", "python_multipart", "httpx2")
+_NEEDED = ("starlette", "uvicorn", "jinja2", "markdown_it", "python_multipart", "httpx2")
 
 user = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Users of the gateway: approve, list, revoke.")
 app.add_typer(user, name="user")

@@ -35,7 +35,7 @@ DRAWING_S: Final = 30.0
 #: What is made of more than this is made in a thread: all requests and streams share the event loop.
 _LARGE_BYTES: Final = 256 << 10
 #: The longest body that has no file: what is parsed on the event loop is small.
-_PLAIN_BYTES: Final = 64 << 10
+PLAIN_BYTES: Final = 64 << 10
 _CACHED: Final = 1000
 
 
@@ -196,6 +196,11 @@ def is_public_https(current: AppState) -> bool:
     return (current.config.gateway_public_url or "").startswith("https://")
 
 
+def cookie_prefix(*, secure: bool) -> str:
+    """How a cookie's name begins: with encryption, so that no neighbour's page can set it."""
+    return "__Host-" if secure else ""
+
+
 def moment(value: datetime | None) -> str | None:
     """A time in UTC that ends in `Z`."""
     return None if value is None else value.astimezone(UTC).isoformat().replace("+00:00", "Z")
@@ -267,8 +272,8 @@ def bounded(body: bytes) -> bytes:
     Raises:
         Refusal: 413, it is too large.
     """
-    if len(body) > _PLAIN_BYTES:
-        raise Refusal(413, f"The body is too large: at most {_PLAIN_BYTES} bytes")
+    if len(body) > PLAIN_BYTES:
+        raise Refusal(413, f"The body is too large: at most {PLAIN_BYTES} bytes")
     return body
 
 

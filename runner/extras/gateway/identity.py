@@ -17,11 +17,11 @@ from typing import Final
 
 from starlette.requests import Request
 
-from runner.extras.gateway.context import AppState, Refusal, app_state
+from runner.extras.gateway.context import AppState, Refusal, app_state, cookie_prefix, is_public_https
 
 CLI_HEADER: Final = "x-popcorn-cli-id"
 WEB_HEADER: Final = "x-web-auth-id"
-COOKIE: Final = "kernel_runner_session"
+_COOKIE: Final = "kernel_runner_session"
 SESSION_S: Final = 7 * 24 * 3600
 #: How a cookie names the operator, whose key is the admin token; a user's name begins with `u`.
 _OPERATOR: Final = "o"
@@ -184,7 +184,7 @@ async def session(request: Request) -> Session | None:
     """
     if request.method == "GET" and CLI_HEADER in request.headers:
         return Session(user=await cli_user(request), csrf=secrets.token_hex())
-    parts = request.cookies.get(COOKIE, "").split(".")
+    parts = request.cookies.get(cookie_of(app_state(request)), "").split(".")
     if len(parts) != 3 or not parts[1].isascii() or not parts[1].isdigit() or len(parts[1]) > 12:
         return None
     if int(parts[1]) < time.time():
@@ -199,6 +199,11 @@ async def session(request: Request) -> Session | None:
         return None
     _admit(current, current.limits.user.take(who.id))
     return Session(user=who, csrf=_signature(key, "csrf", parts[1]))
+
+
+def cookie_of(current: AppState) -> str:
+    """The name of the cookie of a session."""
+    return cookie_prefix(secure=is_public_https(current)) + _COOKIE
 
 
 async def new_cookie(current: AppState, who: User) -> str | None:

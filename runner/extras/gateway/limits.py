@@ -20,8 +20,9 @@ from runner.extras.gateway.metrics import Metrics
 BODY_BYTES: Final = 1_000_000 + 64 * 1024
 #: How long a client may take to send a body.
 BODY_S: Final = 60.0
-#: How many bodies of submissions are read at the same time.
+#: How many files are read at the same time, and how many of one user are on their way.
 BODIES: Final = 64
+UPLOADS: Final = 8
 #: How many keys a limit remembers.
 _KEYS: Final = 20_000
 _STREAM: Final = b"text/event-stream"
@@ -84,6 +85,7 @@ class Limits:
         self.attempt = Bucket(per_minute / 50)
         self.admin = Bucket(per_minute)
         self.bodies = asyncio.Semaphore(BODIES)
+        self.uploads = Streams(_KEYS, UPLOADS)
         #: Of submissions, by user.
         self.streams = Streams(streams, streams // 10)
         #: Of live pages, by address: a hall may share one.

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from runner.extras.gateway import identity, oauth
 from runner.extras.gateway.context import Refusal, app_state, is_public_https
 from runner.extras.gateway.html import HEADERS, go_to, local_path, refusal_page, require_token, show, user_of
-from runner.extras.gateway.identity import COOKIE, OPERATOR, SESSION_S, Session, User
+from runner.extras.gateway.identity import OPERATOR, SESSION_S, Session, User, cookie_of
 from runner.extras.gateway.upload import form
 
 
@@ -35,9 +35,11 @@ def _login_page(request: Request, session: Session | None, next_page: str, *, fa
 
 
 def _logged_in(request: Request, response: Response, cookie: str) -> Response:
+    current = app_state(request)
     # A proxy that nobody told of leaves the scheme at http.
-    secure = is_public_https(app_state(request)) or request.url.scheme == "https"
-    response.set_cookie(COOKIE, cookie, max_age=SESSION_S, httponly=True, samesite="lax", secure=secure, path="/")
+    secure = is_public_https(current) or request.url.scheme == "https"
+    name = cookie_of(current)
+    response.set_cookie(name, cookie, max_age=SESSION_S, httponly=True, samesite="lax", secure=secure, path="/")
     return response
 
 
@@ -85,5 +87,6 @@ async def logout(request: Request, session: Session | None) -> Response:
     if session is not None:
         require_token(session, await form(request))
     response = go_to("/")
-    response.delete_cookie(COOKIE, path="/")
+    current = app_state(request)
+    response.delete_cookie(cookie_of(current), path="/", secure=is_public_https(current))
     return response

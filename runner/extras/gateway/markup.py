@@ -1,47 +1,78 @@
 """Descriptions and code as HTML: Markdown without raw HTML, and coloured source.
 
 All other texts of a page are escaped by its template. What is made here is made of text that users and authors of tasks
-write, so it has bounds: of bytes, and of the time that colouring takes.
+write, so it has bounds: of bytes, and of the time that colouring takes. A pattern holds up the whole process while it
+looks, so none may look at a character again for each one before it, as those of common libraries do.
 """
 
 from __future__ import annotations
 
+import builtins
 import functools
-import time
+import keyword
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
-from pygments.lexers.c_cpp import CppLexer
-from pygments.lexers.c_like import CudaLexer
-from pygments.lexers.python import PythonLexer
-from pygments.token import Comment, Keyword, Name, Number, String, _TokenType
 
 from runner.base.safe import visible
 from runner.extras.gateway import sizes
 
-#: Token types that have a colour, with their classes in style.css; a type takes that of the nearest one above it.
-_CLASSES: Final = {
-    Comment: "c",
-    Comment.Preproc: "p",
-    Comment.PreprocFile: "s",
-    Keyword: "k",
-    Name.Builtin: "b",
-    Name.Class: "f",
-    Name.Decorator: "p",
-    Name.Function: "f",
-    Number: "m",
-    String: "s",
+#: What a source is made of, by the classes of style.css: comments, strings, what stands before the compiler (`p`),
+#: numbers and, in `w`, words. Each alternative that begins to match does so to its end, though no end is there.
+_PYTHON: Final = re.compile(
+    r"""
+      (?P<c>\#.*)
+    | (?P<s>[bfrtuBFRTU]{0,2}(?:
+          "{3}(?:[^\\]|\\[\s\S])*?(?:"{3}|\Z) | '{3}(?:[^\\]|\\[\s\S])*?(?:'{3}|\Z)
+        | "(?:[^"\\\n]|\\[\s\S])*"? | '(?:[^'\\\n]|\\[\s\S])*'?))
+    | (?P<p>@[^\W\d]\w*)
+    | (?P<m>\.?\d(?:[\w.]|(?<=[eE])[+-])*)
+    | (?P<w>[^\W\d]\w*)
+    """,
+    re.VERBOSE,
+)
+_CPP: Final = re.compile(
+    r"""
+      (?P<c>//.*|/\*[\s\S]*?(?:\*/|\Z))
+    | (?P<s>(?:[LUu]|u8)?(?:
+          R"(?P<end>[^\\()\s]{0,16})\([\s\S]*?(?:\)(?P=end)"|\Z)
+        | "(?:[^"\\\n]|\\[\s\S])*"? | '(?:[^'\\\n]|\\.)*'?))
+    | (?P<p>^[ \t]*\#(?:[^\n\\/]|\\[\s\S]|/(?![/*]))*)
+    | (?P<m>\.?\d(?:[\w.]|'(?=\w)|(?<=[eEpP])[+-])*)
+    | (?P<w>[^\W\d]\w*)
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+#: Of C++ and CUDA.
+_CPP_KEYWORDS: Final = (
+    "alignas alignof asm auto bool break case catch char class co_await co_return co_yield concept const consteval "
+    "constexpr constinit const_cast continue decltype default delete do double dynamic_cast else enum explicit "
+    "export extern final float for friend goto if inline int long mutable namespace new noexcept operator override "
+    "private protected public register reinterpret_cast requires restrict return short signed sizeof static "
+    "static_assert static_cast struct switch template this thread_local throw try typedef typeid typename union "
+    "unsigned using virtual void volatile while size_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t "
+    "uint64_t uintptr_t __constant__ __device__ __forceinline__ __global__ __host__ __noinline__ __restrict__ "
+    "__shared__"
+)
+#: The classes of words.
+_PYTHON_WORDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("self", "cls", *(name for name in dir(builtins) if name.islower() and name[0] != "_")), "b"),
+    **dict.fromkeys(keyword.kwlist, "k"),
 }
-#: CUDA's words in C++.
-_QUALIFIERS: Final = CudaLexer.function_qualifiers | CudaLexer.variable_qualifiers
+_CPP_WORDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("true", "false", "NULL", "nullptr"), "b"),
+    **dict.fromkeys(_CPP_KEYWORDS.split(), "k"),
+}
+#: Words before what they give a name to.
+_NAMING: Final = ("def", "class", "struct", "union", "enum")
 #: Characters that are coloured, and lines that are shown.
 _CHARACTERS: Final = 24_000
 _LINES: Final = 1000
-#: What is left of a source after this much processor time has no colours.
-_COLOURING_S: Final = 0.1
 #: A heading of a description stands below the page's own two levels.
 _HEADINGS_BELOW: Final = 2
 #: Texts whose HTML is kept: descriptions and templates change seldom.
@@ -125,20 +156,23 @@ def coloured(text: str, language: str, most_bytes: int) -> Source:
     """The beginning of a source: at most so many bytes of HTML, with classes for what style.css colours."""
     source = "".join(text[:_CHARACTERS].splitlines(keepends=True)[:_LINES])
     beginning = visible(source)
-    lexer = {"python": PythonLexer, "py": PythonLexer}.get(language, CppLexer)(ensurenl=False, stripnl=False)
-    until_s = time.thread_time() + _COLOURING_S
+    pattern, words = (_PYTHON, _PYTHON_WORDS) if language in ("python", "py") else (_CPP, _CPP_WORDS)
     parts: list[str] = []
     used = place = 0
-    # Lexers look for the ends of lines.
-    for start, kind, token in lexer.get_tokens_unprocessed(f"{beginning}\n"):
-        word = token[: len(beginning) - start]
-        name = "k" if word in _QUALIFIERS else _class_of(kind)
-        part = str(escape(word)) if name is None else f'<i class="{name}">{escape(word)}</i>'
+    before = ""
+    # A backslash at the end has something after it.
+    for match in pattern.finditer(f"{beginning}\n"):
+        word = match[0][: len(beginning) - match.start()]
+        name = match.lastgroup
+        if name == "w":
+            name, before = "f" if before in _NAMING and word not in words else words.get(word), word
+        part = str(escape(beginning[place : match.start()]))
+        part += str(escape(word)) if name is None else f'<i class="{name}">{escape(word)}</i>'
         used += len(part.encode())
-        if used > most_bytes or time.thread_time() > until_s:
+        if used > most_bytes:
             used -= len(part.encode())
             break
-        place = start + len(word)
+        place = match.start() + len(word)
         parts.append(part)
     rest = beginning[place:]
     last = sizes.cut(rest, max(most_bytes - used, 3))
@@ -152,12 +186,3 @@ def coloured(text: str, language: str, most_bytes: int) -> Source:
         whole=whole,
         exact=whole and beginning == source.replace("\r\n", "\n"),
     )
-
-
-@functools.cache
-def _class_of(kind: _TokenType) -> str | None:
-    while kind is not None:
-        if kind in _CLASSES:
-            return _CLASSES[kind]
-        kind = kind.parent
-    return None

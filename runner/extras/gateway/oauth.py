@@ -25,7 +25,7 @@ from runner.base.errors import ConfigError
 from runner.base.logs import get_logger
 from runner.extras.environment import environment_explained
 from runner.extras.gateway import identity
-from runner.extras.gateway.context import AppState, Provider, Refusal, app_state, is_public_https
+from runner.extras.gateway.context import AppState, Provider, Refusal, app_state, cookie_prefix, is_public_https
 from runner.extras.gateway.identity import Session, User
 from runner.extras.store import RefusedError
 
@@ -260,8 +260,7 @@ def _cookie(state: str, *, secure: bool) -> str:
 
 
 def _prefix(*, secure: bool) -> str:
-    """With encryption, a name that no neighbour's page can set."""
-    return f"{'__Host-' if secure else ''}{_COOKIE}_"
+    return f"{cookie_prefix(secure=secure)}{_COOKIE}_"
 
 
 def _remove(response: Response, name: str, *, secure: bool) -> None:

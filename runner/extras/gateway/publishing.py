@@ -25,7 +25,7 @@ from runner.extras.boards.publication import DEFAULT_LIFETIME
 from runner.extras.boards.store import BoardStore
 from runner.extras.gateway.boards import shown
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, json_body, problem
-from runner.extras.gateway.identity import admin
+from runner.extras.gateway.identity import OPERATOR, admin
 from runner.extras.gateway.upload import upload
 from runner.task_format import load
 from runner.task_format.model import TaskFolder
@@ -41,19 +41,18 @@ async def create(request: Request) -> Response:
     """POST /admin/leaderboards: a folder that a JSON body names, or the archive in a form's part `file`."""
     admin(request)
     current = app_state(request)
-    url = _login(current)
+    _login(current)
     if request.headers.get("content-type", "").startswith("multipart/"):
-        sent = await upload(request)
+        sent = await upload(request, OPERATOR.id)
         name, visibility = sent.fields.get("name"), _visibility(sent.fields)
-        board_name = await _in_thread(_from_archive, current, url, sent.name, sent.code, name)
+        board_name = await _in_thread(_from_archive, current, visibility, sent.name, sent.code, name)
     else:
         body = await json_body(request)
         directory, visibility = body.get("directory"), _visibility(body)
         if not isinstance(directory, str) or not directory:
             raise Refusal(422, [problem("missing", "body.directory", "Field required", None)])
         folder = _below(_problems(current), directory)
-        board_name = await _in_thread(_from_folder, current, url, folder)
-    await _show(current, board_name, visibility)
+        board_name = await _in_thread(_from_folder, current, visibility, folder)
     return Ascii({"status": "ok", "leaderboard": board_name})
 
 
@@ -61,16 +60,14 @@ async def update_problems(request: Request) -> Response:
     """POST /admin/update-problems: the competition files of the configured folder, and what came of each problem."""
     admin(request)
     current = app_state(request)
-    url = _login(current)
+    _login(current)
     body = await json_body(request)
     chosen, force, visibility = body.get("problem_set"), body.get("force", False), _visibility(body)
     if chosen is not None and (not isinstance(chosen, str) or not _NAME.fullmatch(chosen)):
         raise Refusal(400, "problem_set is the name of a competition file without .yaml")
     if not isinstance(force, bool):
         raise Refusal(422, [problem("bool_type", "body.force", "Input should be a valid boolean", None)])
-    report = await _in_thread(_update_all, current, url, _problems(current), chosen, force)
-    for name in report["created"]:
-        await _show(current, name, visibility)
+    report = await _in_thread(_update_all, current, visibility, _problems(current), chosen, force)
     return Ascii({"status": "ok", **report})
 
 
@@ -135,41 +132,42 @@ def _without_paths(current: AppState, text: str) -> str:
     return text if root is None else text.replace(f"{root.resolve()}/", "").replace(f"{root}/", "")
 
 
-async def _show(current: AppState, name: str, visibility: str) -> None:
-    row = await current.store.one("board_by_name", name=name)
-    if row is not None:
-        await current.store.all("set_visibility", board_id=row["id"], visibility=visibility)
-
-
-def _from_archive(current: AppState, url: str, file_name: str, data: bytes, name: str | None) -> str:
+def _from_archive(current: AppState, visibility: str, file_name: str, data: bytes, name: str | None) -> str:
     base = file_name.removesuffix(".zip")
     if not _NAME.fullmatch(base) or (name is not None and not _NAME.fullmatch(name)):
         raise Refusal(400, "The archive is NAME.zip with a plain name of at most 100 letters, digits, dots, - and _")
-    return _publish(current, url, publication.load_archive(f"{base}.zip", data), name or f"{base}{_DEV}")
+    return _publish(current, visibility, publication.load_archive(f"{base}.zip", data), name or f"{base}{_DEV}")
 
 
-def _from_folder(current: AppState, url: str, path: Path) -> str:
-    return _publish(current, url, load(path), f"{path.name}{_DEV}")
+def _from_folder(current: AppState, visibility: str, path: Path) -> str:
+    return _publish(current, visibility, load(path), f"{path.name}{_DEV}")
 
 
-def _publish(current: AppState, url: str, folder: TaskFolder, name: str) -> str:
+def _publish(current: AppState, visibility: str, folder: TaskFolder, name: str) -> str:
     """A new board; one for trying a task is removed first, with its submissions."""
-    store = BoardStore(url, application_name="kernel-runner gateway publishing")
+    store = BoardStore(_login(current), application_name="kernel-runner gateway publishing")
     try:
         gpus = publication.offered(store, current.config.gpus_dir, folder, folder.gpus, name)
         if name.endswith(_DEV) and name in {line.name for line in store.boards()}:
             store.delete_board(name, force=True)
-        publication.create(store, name, folder, deadline=datetime.now(UTC) + DEFAULT_LIFETIME, gpus=gpus)
+        deadline = datetime.now(UTC) + DEFAULT_LIFETIME
+        publication.create(store, name, folder, deadline=deadline, gpus=gpus, visibility=visibility)
     finally:
         store.close()
     return name
 
 
-def _update_all(current: AppState, url: str, root: Path, chosen: str | None, force: bool) -> dict[str, list[Any]]:  # noqa: FBT001 - called by another thread, by position
+def _update_all(
+    current: AppState,
+    visibility: str,
+    root: Path,
+    chosen: str | None,
+    force: bool,  # noqa: FBT001 - called by another thread, by position
+) -> dict[str, list[Any]]:
     """The outcome for each problem of the chosen competition file, or of all."""
     report: dict[str, list[Any]] = {"created": [], "updated": [], "skipped": [], "errors": []}
     files = [root / f"{chosen}.yaml"] if chosen is not None else visible(root, ".yaml")
-    store = BoardStore(url, application_name="kernel-runner gateway publishing")
+    store = BoardStore(_login(current), application_name="kernel-runner gateway publishing")
     try:
         names = {line.name for line in store.boards()}
         for file in files:
@@ -180,7 +178,7 @@ def _update_all(current: AppState, url: str, root: Path, chosen: str | None, for
                 continue
             for entry in problems:
                 try:
-                    plan = _update(current, store, entry, present=entry.name in names, force=force)
+                    plan = _update(current, store, visibility, entry, present=entry.name in names, force=force)
                 except DatabaseUnavailableError:
                     raise
                 except KernelRunnerError as error:
@@ -196,7 +194,9 @@ def _update_all(current: AppState, url: str, root: Path, chosen: str | None, for
     return report
 
 
-def _update(current: AppState, store: BoardStore, entry: Problem, *, present: bool, force: bool) -> BoardPlan:
+def _update(
+    current: AppState, store: BoardStore, visibility: str, entry: Problem, *, present: bool, force: bool
+) -> BoardPlan:
     """What has been done about one problem."""
     board = store.board(entry.name) if present else None
     named = entry.gpus or entry.folder.gpus
@@ -206,5 +206,5 @@ def _update(current: AppState, store: BoardStore, entry: Problem, *, present: bo
     else:
         gpus = publication.offered(store, current.config.gpus_dir, entry.folder, named, entry.name) if named else ()
     plan = plan_board(entry, present=board, gpus=gpus, lifetime_end=datetime.now(UTC) + DEFAULT_LIFETIME)
-    publication.carry_out(store, plan, force=force)
+    publication.carry_out(store, plan, force=force, visibility=visibility)
     return plan

@@ -238,8 +238,8 @@ SELECT s.id FROM leaderboard.submission s WHERE s.leaderboard_id = %(board_id)s:
 ORDER BY s.id DESC LIMIT %(limit)s::integer OFFSET %(offset)s::bigint
 
 -- name: user_submission_ids
--- A user's submissions to a leaderboard, with their numbers of jobs and runs; by the user's name.
-SELECT s.id, (SELECT count(*) FROM leaderboard.submission_job_status t
+-- A user's submissions to a leaderboard, with their numbers of jobs and runs; by the user's name, which another may have.
+SELECT s.id, min(s.user_id) OVER () <> max(s.user_id) OVER () AS several, (SELECT count(*) FROM leaderboard.submission_job_status t
     WHERE t.submission_id = s.id)::integer AS statuses,
        (SELECT count(*) FROM runner.seen_run r WHERE r.submission_id = s.id)::integer AS runs
 FROM leaderboard.submission s JOIN leaderboard.user_info u ON u.id = s.user_id

@@ -122,7 +122,7 @@ async def send(request: Request, session: Session | None) -> Response:
             name=f"submission.{ending_of(task['lang'])}",
             last=last[0]["id"] if last else None,
         )
-    sent = await upload(request)
+    sent = await upload(request, user.user.id)
     require_token(user, sent.fields)
     pasted = sent.fields.get("code", "")
     if not sent.code and pasted:

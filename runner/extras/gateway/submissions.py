@@ -137,7 +137,7 @@ def followed(request: Request, streams: Streams, key: str, events: AsyncIterator
 async def _accepted(request: Request, who: User, *, late: bool = False, profiled: bool = False) -> tuple[int, str]:
     """Store what was sent; the submission's id, and the GPU type as the leaderboard spells it."""
     parts = request.path_params
-    sent = await upload(request)
+    sent = await upload(request, who.id)
     return await store(
         app_state(request),
         who,

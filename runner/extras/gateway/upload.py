@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
-from runner.extras.gateway.context import Refusal, app_state, bounded, problem
+from runner.extras.gateway.context import PLAIN_BYTES, Refusal, app_state, bounded, problem
 
 #: The longest file that the queue takes.
 SOURCE_BYTES: Final = 1_000_000
@@ -35,13 +36,20 @@ class Upload:
     fields: Mapping[str, str]
 
 
-async def upload(request: Request, *, part: str = "file") -> Upload:
-    """The part `file` of a multipart body.
+async def upload(request: Request, user_id: str, *, part: str = "file") -> Upload:
+    """The part `file` of a multipart body that a user sends.
 
     Raises:
-        Refusal: 422 without such a part, 400 for a body that is none, 413 for a file that is too large.
+        Refusal: 422 without such a part, 400 for a body that is none, 413 for a file that is too large, 429.
     """
-    fields, files = await _read(request)
+    limits = app_state(request).limits
+    if not limits.uploads.open(user_id):
+        raise Refusal(429, "Too many files are on their way. Send them one after another.", retry_after_s=5)
+    try:
+        async with limits.bodies:
+            fields, files = await _read(request)
+    finally:
+        limits.uploads.close(user_id)
     if part not in files:
         raise Refusal(422, [problem("missing", f"body.{part}", "Field required", None)])
     name, code = files[part]
@@ -53,11 +61,14 @@ async def upload(request: Request, *, part: str = "file") -> Upload:
 
 
 async def form(request: Request) -> Mapping[str, str]:
-    """The text fields of a page's form.
+    """The text fields of a page's form, which anybody may send: it is small, and waits for no file.
 
     Raises:
-        Refusal: 400 for a body that is none.
+        Refusal: 400 for a body that is none, 413.
     """
+    length = request.headers.get("content-length", "")
+    if not re.fullmatch("[0-9]{1,9}", length) or int(length) > PLAIN_BYTES:
+        raise Refusal(413, f"A form has at most {PLAIN_BYTES} bytes, and says how many (Content-Length)")
     fields, _ = await _read(request)
     return fields
 
@@ -66,21 +77,20 @@ async def _read(request: Request) -> tuple[dict[str, str], dict[str, tuple[str, 
     """The text fields and the files; of several of a name the first."""
     fields: dict[str, str] = {}
     files: dict[str, tuple[str, bytes]] = {}
-    async with app_state(request).limits.bodies:
-        # The whole body first: a client that is refused meanwhile would not read why.
-        body = await request.body()
-        if not request.headers.get("content-type", "").startswith("multipart/"):
-            bounded(body)
-        try:
-            # Parsing takes up to a second of a core, as of a body of separators alone.
-            for name, value in await asyncio.to_thread(_parsed, request):
-                if isinstance(value, str):
-                    fields.setdefault(_text(name), _text(value))
-                else:
-                    file_name, data = value
-                    files.setdefault(_text(name), (_text(file_name), data))
-        except (HTTPException, MultiPartException, FormParserError, LookupError, ValueError) as error:
-            raise Refusal(400, "The body is not a form that can be read") from error
+    # The whole body first: a client that is refused meanwhile would not read why.
+    body = await request.body()
+    if not request.headers.get("content-type", "").startswith("multipart/"):
+        bounded(body)
+    try:
+        # Parsing takes up to a second of a core, as of a body of separators alone.
+        for name, value in await asyncio.to_thread(_parsed, request):
+            if isinstance(value, str):
+                fields.setdefault(_text(name), _text(value))
+            else:
+                file_name, data = value
+                files.setdefault(_text(name), (_text(file_name), data))
+    except (HTTPException, MultiPartException, FormParserError, LookupError, ValueError) as error:
+        raise Refusal(400, "The body is not a form that can be read") from error
     return fields, files
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from runner.base.results import cases, number
@@ -60,8 +60,8 @@ def headline(submission: Row, status: Row | None, ranking_by: str | None) -> wor
     )
 
 
-def reports(submission: Row, status: Row | None) -> list[str]:
-    """A text for people per GPU type."""
+def reports(submission: Row, status: Row | None, *, plain: Callable[[str], str] = str) -> list[str]:
+    """A text for people per GPU type. `plain`: makes what a submission says, beside its cases, harmless."""
     runs: Sequence[Row] = submission["runs"] or ()
     texts: list[str] = []
     for gpu in dict.fromkeys(row["gpu_type"] for row in runs):
@@ -77,7 +77,7 @@ def reports(submission: Row, status: Row | None) -> list[str]:
         texts.append("\n".join(lines)[:_REPORT_CHARS])
     error = (status or {}).get("error") or submission["error"]
     if error:
-        texts.append(f"❌ {error}")
+        texts.append(f"❌ {plain(error)}")
     return texts or ["❌ no result"]
 
 

@@ -148,6 +148,10 @@ def test_submissions_of_a_board_and_of_a_user(gate: Gate, finish: Finish) -> Non
     for run in shown["runs"]:
         assert (run["meta"] is None) == run["secret"]
         assert (run["result"] is None) == run["secret"]
+    gate.sql("UPDATE leaderboard.user_info SET user_name = 'Ada' WHERE id = 'bob'")
+    refused = gate.ask("DELETE", "/admin/submissions?leaderboard_id=1&user_name=Ada", admin=ADMIN)
+    assert (refused.status, refused.detail.startswith("Several users have the name 'Ada'")) == (409, True)
+    gate.sql("UPDATE leaderboard.user_info SET user_name = 'Bob' WHERE id = 'bob'")
     gone = gate.ask("DELETE", "/admin/submissions?leaderboard_id=1&user_name=Ada", admin=ADMIN).json
     assert (gone["deleted_submissions"], gone["deleted_job_status"], gone["deleted_runs"] > 3) == (1, 1, True)
     assert gate.ask("DELETE", "/admin/submissions?leaderboard_id=1", admin=ADMIN).status == 422

@@ -226,6 +226,22 @@ def test_login_and_logout(gate: Gate, browser: Browser) -> None:
     assert 'kernel_runner_session=""' in gone.headers["set-cookie"]
 
 
+def test_no_neighbour_logs_a_browser_in(open_gate: Callable[..., Gate]) -> None:
+    """With encryption: a page of another name of this domain could set a cookie of any other name."""
+    gate = open_gate(gateway_public_url="https://kernels.example")
+    gate.user("eve")
+    victim = Browser(gate)
+    answer = victim.login("eve-token")
+    assert victim.cookie.startswith("__Host-kernel_runner_session=u")
+    assert {"Secure", "Path=/"} <= set(answer.headers["set-cookie"].split("; "))
+    assert victim.get("/mine").status == 200
+    gone = victim.post("/logout", f"csrf={victim.csrf()}".encode())
+    assert gone.headers["set-cookie"].startswith('__Host-kernel_runner_session="";')
+    assert "Secure" in gone.headers["set-cookie"]
+    victim.cookie = victim.cookie.removeprefix("__Host-")
+    assert victim.get("/mine").headers["location"].startswith("/login?")
+
+
 def test_a_session_ends_with_its_token(gate: Gate, ada: Browser) -> None:
     """At once, on every process; a cookie that was changed is none."""
     assert ada.get("/mine").status == 200

@@ -106,6 +106,19 @@ def test_an_archive_becomes_a_board(site: Gate) -> None:
     assert (refused.status, "exists already" in refused.detail) == (400, True)
 
 
+def test_a_closed_board_is_never_open(site: Gate) -> None:
+    """Not for a moment: webhooks would tell it, and the gateway may end then."""
+    site.sql("ALTER TABLE leaderboard.leaderboard ADD CHECK (visibility = 'closed')")
+    closed = {"visibility": "closed"}
+    for path, body in (
+        ("/admin/leaderboards", {"directory": "pmpp/identity", **closed}),
+        ("/admin/update-problems", closed),
+    ):
+        assert site.send_json("POST", path, body, admin=ADMIN).status == 200
+    assert send(site, archive(), **closed).status == 200
+    assert len(boards(site)) > 2
+
+
 ARCHIVES = [
     (b"no archive", "mine.zip"),
     (archive(**{"task.yml": "lang: nothing"}), "mine.zip"),

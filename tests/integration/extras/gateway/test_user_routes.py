@@ -410,6 +410,24 @@ def test_bounds_of_a_list(gate: Gate) -> None:
         assert answer.status == status
 
 
+def test_no_limit_is_got_round_by_deleting(gate: Gate) -> None:
+    """What counts for the hourly limit stays, for operators to delete, and can be cancelled."""
+    limit = {"mode_category": "test", "max_submissions_per_hour": 1}
+    gate.send_json("PUT", "/admin/leaderboards/identity/rate-limits", limit, admin=ADMIN)
+    path = f"/user/submissions/{gate.submit().json['details']['id']}"
+    refused = gate.ask("DELETE", path, cli="ada-token")
+    assert (refused.status, refused.detail) == (
+        429,
+        "submission 1 counts for the hourly limit. Cancel it, and delete it when it is an hour old.",
+    )
+    assert gate.ask("POST", f"{path}/cancel", cli="ada-token").status == 200
+    assert gate.submit().status == 429
+    assert gate.submit("/submission/identity/CPU/leaderboard").status == 202
+    assert gate.ask("DELETE", "/user/submissions/2", cli="ada-token").status == 200
+    gate.sql("UPDATE leaderboard.submission SET submission_time = now() - interval '61 minutes'")
+    assert gate.ask("DELETE", path, cli="ada-token").status == 200
+
+
 def test_a_submission_belongs_to_its_owner(gate: Gate, finish: Finish) -> None:
     """Others get 403 and delete nothing; an unknown one is 404, no number 422."""
     submission_id = gate.submit().json["details"]["id"]

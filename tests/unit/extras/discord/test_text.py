@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.extras.discord.following import _progress
+from runner.extras.discord.report import Ended, full
 from runner.extras.discord.text import MESSAGE_CHARS, beginning, code
 from runner.extras.shown import reports
 
@@ -23,6 +25,18 @@ def test_nothing_ends_a_code_block_from_inside(text: str) -> None:
     }  # fmt: skip
     (report,) = reports.reports({"runs": [run], "error": None}, None)
     assert report.count("```") == 2
+
+
+@pytest.mark.parametrize("key", ["error", "unranked"])
+def test_what_a_submission_says_of_itself_is_plain(key: str) -> None:
+    """Moderators read its thread, too: no link under another name, no mention, no heading."""
+    said = "[Log in](https://evil.example) <@1> @everyone # x"
+    submission = {"id": 1, "leaderboard_name": "sort", "done": True, "runs": [], "error": None}
+    status = {"verdict": "invalid", "score": None, "timing": None, "unranked": None, "error": None, key: said}
+    ended = Ended(submission=submission, status=status, ranking_by=None, public_verdicts={}, profiles=())
+    text, _ = full(ended)
+    assert "Log in" in text
+    assert not any(sign in text for sign in ("[Log in]", "https://", "<@1>", "@everyone"))
 
 
 @given(st.lists(st.one_of(HOSTILE.map(code), st.text("ab", max_size=300)), min_size=1, max_size=200))

@@ -45,6 +45,8 @@ LARGE = [
     "'''" + "x" * 1_000_000,
     "\n" * 1_000_000,
     "1 " * 500_000,
+    # Where patterns of common libraries look again and again.
+    *("a" + part * 100_000 for part in (" ", " b", " b() ", "/**/", "*", "::", "\\\n", 'R"', "'", "match ", "\n ")),
 ]
 #: Tags, and their attributes.
 ALLOWED = {
@@ -116,6 +118,14 @@ def test_a_description_is_formatted() -> None:
     ("name", "text", "made"),
     [
         ("a.py", '@jit\ndef f():  # <x>\n    return "s"', '<i class="c"># &lt;x&gt;</i>'),
+        ("a.py", "class A:\n    pass", '<i class="k">class</i> <i class="f">A</i>:'),
+        ("a.py", '"""# "" \\""""""', '<i class="s">&#34;&#34;&#34;# &#34;&#34; \\&#34;&#34;&#34;&#34;</i>'),
+        (
+            "a.cu",
+            '/* a */\n#if 0 // b\nR"x()")x"',
+            '<i class="c">/* a */</i>\n<i class="p">#if 0 </i><i class="c">// b</i>\n<i',
+        ),
+        ("a.cu", "'\\'' 1'000.5e-3f \"//\"", '<i class="m">1&#39;000.5e-3f</i> <i class="s">&#34;//&#34;</i>'),
         ("a.cu", "__global__ void f() { int x = 1; } // <x>", '<i class="k">__global__</i> <i class="k">void</i> f()'),
     ],
 )
