@@ -1,0 +1,1 @@
+-- Functions and an index alone: what was held back or claimed while a leaderboard's pause or demand changed goes on.
