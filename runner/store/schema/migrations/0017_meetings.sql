@@ -1,1 +1,3 @@
--- Functions and an index alone: what was held back or claimed while a leaderboard's pause or demand changed goes on.
+-- They return how much they have removed, so that daemons go on until all of it is.
+DROP FUNCTION runner.reap(interval, integer);
+DROP FUNCTION runner.reap_batches(integer);
