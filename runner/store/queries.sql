@@ -170,7 +170,7 @@ ORDER BY m.leaderboard, m.gpu_type, m.mode, m.obstacle NULLS FIRST
 
 -- name: reap
 -- Deletes one batch of old rows, and finishes submissions without an open job.
-SELECT artifacts, stale_results, events, hosts, shares, settled, reports, superseded, code
+SELECT artifacts, stale_results, events, hosts, shares, settled, reports, superseded, code, keys, scores, batches
 FROM runner.reap(keep => %(keep_s)s * interval '1 second', at_most => %(limit)s::integer)
 
 -- name: failed

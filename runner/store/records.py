@@ -368,6 +368,12 @@ class Reaped:
     reports: int = 0
     superseded: int = 0
     code: int = 0
+    #: Of idempotency.
+    keys: int = 0
+    #: Of other programs; copied, at most so many.
+    scores: int = 0
+    #: Rows of batches, and texts.
+    batches: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,12 +31,16 @@ WHERE l.name = %(name)s
 SELECT DISTINCT ON (lang) lang, code FROM leaderboard.templates WHERE leaderboard_id = %(id)s ORDER BY lang, id DESC
 
 -- name: lock_board
--- One leaderboard's task and use, held until the transaction ends.
+-- Holds a leaderboard until the transaction ends, also against submissions; waits for those that are being stored.
+SELECT l.id FROM leaderboard.leaderboard l WHERE l.name = %(name)s FOR UPDATE
+
+-- name: board_use
+-- One leaderboard's task and use. Asked after the lock: one statement for both would count what it saw before it waited.
 SELECT l.id, l.task, b.extra,
        ARRAY(SELECT g.gpu_type FROM leaderboard.gpu_type g WHERE g.leaderboard_id = l.id ORDER BY 1) AS gpus,
        (SELECT count(*) FROM leaderboard.submission s WHERE s.leaderboard_id = l.id) AS submissions
 FROM leaderboard.leaderboard l LEFT JOIN runner.board b ON b.leaderboard_id = l.id
-WHERE l.name = %(name)s FOR UPDATE OF l
+WHERE l.name = %(name)s
 
 -- name: insert_board
 -- Makes a leaderboard; returns no row if the name is taken.

@@ -179,7 +179,8 @@ class BoardStore(Store):
         _check_board(parts)
         name = parts["name"]
         with self._link.transaction() as connection:
-            board = row(connection, QUERIES["lock_board"], {"name": name})
+            rows(connection, QUERIES["lock_board"], {"name": name})
+            board = row(connection, QUERIES["board_use"], {"name": name})
             if board is None:
                 raise _no_board(name)
             changed = incomparable(

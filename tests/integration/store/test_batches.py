@@ -505,6 +505,22 @@ def test_old_batches_and_unused_texts_are_removed(bench: Bench, db: Db) -> None:
     assert submit(db, [item(1)])[0]["state"] == "queued"
 
 
+def test_old_batches_go_in_parts_and_those_that_wait_are_in_nobodys_way(bench: Bench, db: Db) -> None:
+    """A caller that goes on while something was removed removes all, though the oldest never end."""
+    for batch in ("never", "nor this"):
+        submit(db, [item(1, key=batch)], batch=batch, gpu_type="host", keep="1 hour")
+    db.execute("UPDATE runner.job SET ready = false")
+    submit(db, [item(number, number) for number in range(5)], keep="1 hour", group_size=1)
+    work(bench, db)
+    db.execute("UPDATE runner.batch SET created_at = now() - interval '3 hours' + id * interval '1 minute'")
+    db.execute("UPDATE runner.item_result SET finished_at = now() - interval '2 hours'")
+    db.execute("UPDATE runner.source SET used_at = now() - interval '2 days'")
+    while bench.store.reap(keep_s=30 * 86400.0, limit=2).batches:
+        pass
+    assert [row["name"] for row in db.execute("SELECT name FROM runner.batch ORDER BY id")] == ["never", "nor this"]
+    assert db.execute("SELECT count(*) AS n FROM runner.job").fetchone() == {"n": 2}
+
+
 def test_a_batch_with_an_open_item_is_kept(bench: Bench, db: Db) -> None:
     """However old it is."""
     submit(db, [item(1), item(2, candidate="")], keep="1 hour")

@@ -193,6 +193,28 @@ def test_what_runner_yml_changes_under_submissions_needs_force_too(
     assert bench.store.board("identity").extra == after
 
 
+def test_a_submission_that_is_being_stored_counts(bench: Bench, db: Db) -> None:
+    """An update waits for it, and is then refused as if it had come later."""
+    bench.board()
+    waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%leaderboard%FOR UPDATE%'"
+    with psycopg.connect(bench.url) as stores, ThreadPoolExecutor(1) as thread:
+        stores.execute("SELECT runner.submit('identity', 'u1', 'a.py', 'pass', 'test')")
+        update = thread.submit(
+            bench.store.update_board,
+            name="identity",
+            deadline=datetime.now(UTC) + timedelta(days=9),
+            description="",
+            gpus=["CPU"],
+            templates={},
+            task={**TASK, "benchmarks": [{"size": 9, "seed": 2}]},
+            extra=None,
+        )
+        wait_until(lambda: db.execute(waits.encode()).fetchall() or update.done(), "the update waits for a lock")
+        stores.commit()
+        with pytest.raises(BoardError, match="1 submissions"):
+            update.result(PATIENCE_S)
+
+
 def test_deleting_a_board_with_submissions_needs_force(bench: Bench, db: Db, finish: Callable[..., None]) -> None:
     """By force everything on it goes, and other boards stay."""
     bench.board()

@@ -111,3 +111,19 @@ def test_a_job_in_no_hosts_lease_gets_one_of_its_own(bench: Bench, db: Db) -> No
     db.execute("DELETE FROM runner.lease")
     bench.store.reap(keep_s=86_400)
     assert one(db, finite)["count"] == 2
+
+
+def test_after_the_clock_was_put_back_hosts_are_seen_and_scores_are_copied(bench: Bench, db: Db) -> None:
+    """What was noted by the clock before lies ahead of now."""
+    bench.board()
+    bench.register("host-a")
+    db.execute("UPDATE runner.score_mark SET noted_at = now() + interval '1 hour'")
+    db.execute("SELECT runner.keep_scores(100)")
+    assert one(db, "SELECT noted_at <= now() AS past FROM runner.score_mark")["past"]
+    for look in (
+        lambda: bench.store.claim(host="host-a", slots={}, lease_s=60, instance="host-a"),
+        lambda: bench.store.heartbeat(host="host-a", lease_s=60, held=(), instance="host-a"),
+    ):
+        db.execute("UPDATE runner.host SET last_seen = now() + interval '1 hour'")
+        look()
+        assert one(db, "SELECT last_seen <= now() AS past FROM runner.host")["past"]

@@ -117,6 +117,11 @@ def test_a_backlog_goes_in_batches(bench: Bench, db: Db) -> None:
         " FROM generate_series(1, 5) n"
     )
     assert [bench.store.reap(keep_s=DAY_S, limit=2).events for _ in range(4)] == [2, 2, 1, 0]
+    bench.board()
+    for number in range(5):
+        bench.submit(idempotency_key=str(number))
+    db.execute("UPDATE runner.idempotency SET created_at = now() - interval '31 days'")
+    assert [bench.store.reap(keep_s=DAY_S, limit=2).keys for _ in range(4)] == [2, 2, 1, 0]
 
 
 def test_one_reaper_works_at_a_time(bench: Bench, db: Db) -> None:

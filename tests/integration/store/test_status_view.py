@@ -60,7 +60,14 @@ def test_the_phase_is_told_in_words(bench: Bench, db: Db) -> None:
         assert phase(db, submission_id) == expected
 
 
-ODD = ["[]", "{}", '{"phase": null, "done": "x", "total": {}}', '{"phase": "test", "done": 1.5, "total": 3}']
+ODD = [
+    "[]",
+    "{}",
+    '{"phase": null, "done": "x", "total": {}}',
+    '{"phase": "test", "done": 1.5, "total": 3}',
+    '{"phase": "test", "done": 1e30, "total": 9999999999}',
+    '{"phase": "test", "done": -1e30, "total": 3}',
+]
 
 
 def test_odd_progress_breaks_no_status(bench: Bench, db: Db) -> None:

@@ -32,7 +32,7 @@ DECLARE
     v_turn bigint;
 BEGIN
     SELECT h.draining, h.drain_reason, h.stopped_at IS NULL AS registered, h.gpu_types,
-           h.instance, h.login, h.last_seen < now() - interval '10 seconds' AS silent
+           h.instance, h.login, h.last_seen NOT BETWEEN now() - interval '10 seconds' AND now() AS silent
     INTO v_host FROM runner.host h WHERE h.name = claim.host;
     draining := coalesce(v_host.draining, false);
     drain_reason := v_host.drain_reason;

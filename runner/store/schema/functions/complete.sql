@@ -157,8 +157,9 @@ BEGIN
 
         WITH found AS MATERIALIZED (
             SELECT row_number() OVER (ORDER BY r.number, x.number) AS number, j.id AS job_id, j.submission_id,
-                   j.started_at, j.secret, j.gpu_type, x.mode, x.start_us, x.end_us, x.score_s, x.passed,
-                   x.compilation, x.meta, x.result, x.system_info
+                   j.started_at, j.secret, j.gpu_type, x.mode, x.start_us, x.end_us, x.passed,
+                   x.compilation, x.meta, x.result, CASE WHEN k.ranks THEN d.score ELSE x.score_s END AS score_s,
+                   CASE WHEN k.ranks THEN d.system_info ELSE x.system_info END AS system_info
             FROM ROWS FROM (jsonb_to_recordset(complete.results) AS (job_id bigint, runs jsonb))
                 WITH ORDINALITY AS r (job_id, runs, number)
             CROSS JOIN LATERAL (SELECT * FROM runner.job j WHERE j.id = r.job_id OFFSET 0) AS j
@@ -167,6 +168,15 @@ BEGIN
                 meta jsonb, result jsonb, system_info jsonb
             )) WITH ORDINALITY AS x (mode, start_us, end_us, score_s, passed, compilation, meta, result, system_info,
                                      number)
+            -- The demand may be another than when the job was claimed.
+            CROSS JOIN LATERAL (SELECT NOT j.secret AND x.mode = 'leaderboard' AS ranks) AS k
+            LEFT JOIN LATERAL (
+                SELECT o.* FROM runner.as_demanded((
+                    SELECT b.ranked FROM runner.board b WHERE b.leaderboard_id = (
+                        SELECT s.leaderboard_id FROM leaderboard.submission s WHERE s.id = j.submission_id)),
+                    x.score_s, x.system_info) AS o
+                WHERE k.ranks
+            ) AS d ON true
             WHERE v_outcomes[r.number] = 'committed'
         ), written AS (
             INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,

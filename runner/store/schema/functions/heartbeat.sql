@@ -92,7 +92,7 @@ BEGIN
     -- A claim does it every ten seconds, unless the daemon's loop stands still.
     UPDATE runner.host t SET last_seen = now()
     FROM (SELECT h.name FROM runner.host h
-          WHERE h.name = heartbeat.host AND h.last_seen < now() - interval '15 seconds'
+          WHERE h.name = heartbeat.host AND h.last_seen NOT BETWEEN now() - interval '15 seconds' AND now()
           FOR NO KEY UPDATE SKIP LOCKED) AS free
     WHERE t.name = free.name;
 END

@@ -10,6 +10,8 @@ DECLARE
 BEGIN
     SELECT m.run_id, m.next_id, m.noted_at INTO v_mark FROM runner.score_mark m FOR NO KEY UPDATE SKIP LOCKED;
     IF v_mark.noted_at > now() - interval '1 hour' OR v_mark.noted_at IS NULL THEN
+        -- A clock that was put back: how long ago that was is not known, but from now on it is.
+        UPDATE runner.score_mark m SET noted_at = now() WHERE m.noted_at > now();
         RETURN false;
     END IF;
     SELECT max(f.id) INTO v_until

@@ -8,7 +8,8 @@
 CREATE OR REPLACE FUNCTION runner.reap(
     keep interval, at_most integer,
     OUT artifacts integer, OUT stale_results integer, OUT events integer, OUT hosts integer, OUT shares integer,
-    OUT settled integer, OUT reports integer, OUT superseded integer, OUT code integer
+    OUT settled integer, OUT reports integer, OUT superseded integer, OUT code integer, OUT keys integer,
+    OUT scores integer, OUT batches integer
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -23,7 +24,7 @@ BEGIN
             'Ask for a longer time.');
     END IF;
     artifacts := 0; stale_results := 0; events := 0; hosts := 0; shares := 0; settled := 0;
-    reports := 0; superseded := 0; code := 0;
+    reports := 0; superseded := 0; code := 0; keys := 0; scores := 0; batches := 0;
     -- This also frees what all listeners have read: otherwise a queue of notifications that was full stays full.
     PERFORM pg_notification_queue_usage();
     -- A row and no advisory lock, which any login could hold. Ends with the transaction.
@@ -56,6 +57,7 @@ BEGIN
         WHERE x.created_at < now() - interval '30 days' ORDER BY x.created_at LIMIT at_most FOR UPDATE SKIP LOCKED
     ) AS old
     WHERE i.user_id = old.user_id AND i.key = old.key;
+    GET DIAGNOSTICS keys = ROW_COUNT;
 
     UPDATE runner.job j SET report = NULL FROM (
         SELECT x.id FROM runner.job x
@@ -109,8 +111,10 @@ BEGIN
     WHERE s.user_id = due.user_id AND s.gpu_type = due.gpu_type AND s.priority = due.priority;
     GET DIAGNOSTICS shares = ROW_COUNT;
 
-    PERFORM runner.keep_scores(at_most);
-    PERFORM runner.reap_batches(at_most);
+    IF runner.keep_scores(at_most) THEN
+        scores := at_most;
+    END IF;
+    batches := runner.reap_batches(at_most);
 
     -- A job in no host's lease has one of its own, even if an administrator has removed the host's.
     UPDATE runner.job j SET lease_expires_at = now() + interval '1 minute' FROM (

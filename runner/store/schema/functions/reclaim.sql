@@ -1,7 +1,7 @@
 -- Takes jobs back whose own lease has expired, and those of hosts whose lease has. Cancels jobs that no host has begun
 -- by the time that their submission gave. Lets jobs into the queue whose start time has come, unless their leaderboard
--- is paused; they take their turns now. Every two minutes it looks at all leases, else at those that ended lately, and
--- moves the floors.
+-- is paused; they take their turns now. Every two minutes it looks at all leases, else at those that ended lately,
+-- moves the floors, and lets in what is held back for no reason any more.
 --
 -- The floor of a class is where claims begin. It follows the clock by two to four minutes, but does not pass a job that
 -- waits: a transaction that takes that long to store a job may store it behind the floor, which then goes back to it.
@@ -88,6 +88,7 @@ BEGIN
 
     IF v_sweeps THEN
         PERFORM runner.move_floors();
+        PERFORM runner.let_in();
         -- Finals whose last job went with its submission, or whose host is away.
         PERFORM runner.advance_finals(ARRAY(SELECT f.id FROM runner.final_sweep f WHERE f.status = 'running'));
         IF to_regclass('leaderboard.validation_sweep') IS NOT NULL THEN

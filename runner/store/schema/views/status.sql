@@ -148,9 +148,9 @@ CROSS JOIN LATERAL (
                    split_part(j.progress ->> 'phase', '.', 1) AS step,
                    -- Any version of the daemon may have written it.
                    CASE jsonb_typeof(j.progress -> 'done') WHEN 'number'
-                       THEN (j.progress -> 'done')::integer END AS finished,
+                       THEN least(greatest((j.progress -> 'done')::numeric, 0), 999999999)::integer END AS finished,
                    CASE jsonb_typeof(j.progress -> 'total') WHEN 'number'
-                       THEN (j.progress -> 'total')::integer END AS total
+                       THEN least(greatest((j.progress -> 'total')::numeric, 0), 999999999)::integer END AS total
             FROM runner.job j
             WHERE j.submission_id = s.id
             WINDOW one_key AS (PARTITION BY j.gpu_type, j.mode, j.secret)

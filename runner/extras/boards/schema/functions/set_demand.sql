@@ -1,6 +1,6 @@
 -- Sets what a leaderboard demands; NULL leaves a setting as it is. `timing` applies to the public scores that are
--- there: a score below it moves to system_info.runner.unranked of its row, and back when the demand is milder.
--- `tolerance` applies to runs that are claimed from now on. Returns how many rows changed.
+-- there and to those of runs in flight: a score below it moves to system_info.runner.unranked of its row, and back when
+-- the demand is milder. `tolerance` applies to runs that are claimed from now on. Returns how many rows changed.
 CREATE OR REPLACE FUNCTION runner.set_demand(
     leaderboard text, timing text DEFAULT NULL, tolerance double precision DEFAULT NULL
 ) RETURNS integer
@@ -27,37 +27,32 @@ BEGIN
     SET timing = coalesce(set_demand.timing, b.timing), tolerance = coalesce(set_demand.tolerance, b.tolerance)
     RETURNING b.ranked INTO v_ranked;
 
-    -- As everywhere, submissions are locked in order, before their rows.
-    SELECT array_agg(DISTINCT s.id) INTO v_ids
-    FROM leaderboard.submission s
-    JOIN runner.job j ON j.submission_id = s.id
-    JOIN runner.job_run x ON x.job_id = j.id
-    JOIN leaderboard.runs r ON r.id = x.run_id
-    WHERE s.leaderboard_id = v_id AND NOT r.secret AND CASE
-        WHEN coalesce(r.system_info #>> '{runner,assurance,timing}', 'claimed') = ANY (v_ranked)
-            THEN r.system_info #> '{runner,unranked}' IS NOT NULL
-        ELSE r.score IS NOT NULL END;
+    -- As everywhere, submissions are locked in order, before their rows. Those that are not done, too: then a result that
+    -- is being committed is seen here, and a later one is committed as demanded now (runner.complete).
+    SELECT array_agg(o.id) INTO v_ids
+    FROM (
+        SELECT s.id FROM leaderboard.submission s WHERE s.leaderboard_id = v_id AND NOT coalesce(s.done, false)
+        UNION
+        SELECT s.id
+        FROM leaderboard.submission s
+        JOIN runner.job j ON j.submission_id = s.id
+        JOIN runner.job_run x ON x.job_id = j.id
+        JOIN leaderboard.runs r ON r.id = x.run_id
+        WHERE s.leaderboard_id = v_id AND NOT r.secret
+          AND (runner.as_demanded(v_ranked, r.score, r.system_info)).score IS DISTINCT FROM r.score
+    ) AS o;
     PERFORM FROM leaderboard.submission s WHERE s.id = ANY (v_ids) ORDER BY s.id FOR NO KEY UPDATE;
 
-    UPDATE leaderboard.runs r
-    SET score = CASE WHEN w.ranks THEN (r.system_info #>> '{runner,unranked,score_s}')::numeric END,
-        system_info = CASE
-            WHEN w.ranks THEN r.system_info #- '{runner,unranked}'
-            ELSE r.system_info || jsonb_build_object('runner', coalesce(r.system_info -> 'runner', '{}')
-                || jsonb_build_object('unranked', jsonb_build_object('score_s', r.score)))
-        END
+    UPDATE leaderboard.runs r SET score = w.score, system_info = w.system_info
     FROM (
-        SELECT o.id, i.timing = ANY (v_ranked) AS ranks
+        SELECT o.id, d.score, d.system_info
         FROM runner.job j
         JOIN runner.job_run x ON x.job_id = j.id
         JOIN leaderboard.runs o ON o.id = x.run_id
-        CROSS JOIN LATERAL (
-            SELECT coalesce(o.system_info #>> '{runner,assurance,timing}', 'claimed') AS timing
-        ) AS i
+        CROSS JOIN LATERAL runner.as_demanded(v_ranked, o.score, o.system_info) AS d
         WHERE j.submission_id = ANY (v_ids) AND NOT o.secret
     ) AS w
-    WHERE r.id = w.id
-      AND CASE WHEN w.ranks THEN r.system_info #> '{runner,unranked}' IS NOT NULL ELSE r.score IS NOT NULL END;
+    WHERE r.id = w.id AND r.score IS DISTINCT FROM w.score;
     GET DIAGNOSTICS v_changed = ROW_COUNT;
 
     INSERT INTO runner.score (run_id, leaderboard_id, gpu_type, user_id, score, submission_time, submission_id)
