@@ -65,10 +65,6 @@ _Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="The
 _Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Take only the first N rows.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask, write and send nothing; say what would be done.")]
 _Again = Annotated[bool, typer.Option("--again", help="Ask again for rows whose answers could not be used.")]
-_Ray = Annotated[
-    str | None,
-    typer.Option("--ray", metavar="ADDRESS", help="Use the nodes of a Ray cluster; auto: the one of this machine."),
-]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -82,7 +78,6 @@ def synthesize(
     output: _Output = None,
     model: _Model = None,
     limit: _Limit = None,
-    ray: _Ray = None,
     dry_run: _DryRun = False,
     again: _Again = False,
     as_json: _AsJson = False,
@@ -92,7 +87,7 @@ def synthesize(
     Reads the file of step 2, or other prompts. Writes outputs/completions.jsonl: the input's columns, completion and
     generation_ms. Prompts that are lists of messages are sent as they are.
     """
-    settings = _asking_settings(ray)
+    settings = _asking_settings()
     from runner.extras.trainers.kernelbook import prompts as before
     from runner.extras.trainers.kernelbook import synthesize as step
 
@@ -102,7 +97,6 @@ def synthesize(
         source=_source(settings, input_ or before.OUTPUT, limit),
         output=output or Path(step.OUTPUT),
         model=(model, before.MODEL),
-        ray=ray,
         dry_run=dry_run,
         again=again,
         as_json=as_json,
@@ -172,7 +166,6 @@ def filter_(
     output: _Output = None,
     model: _Model = None,
     limit: _Limit = None,
-    ray: _Ray = None,
     dry_run: _DryRun = False,
     again: _Again = False,
     as_json: _AsJson = False,
@@ -182,7 +175,7 @@ def filter_(
     Reads siro1/kernelbook-glm4_7-evals. Writes outputs/filtered_dataset.jsonl: all columns, and difficulty and
     evaluation_raw. Every answer is kept at once in outputs/journal.sqlite; a second run asks only what is missing.
     """
-    settings = _asking_settings(ray)
+    settings = _asking_settings()
     from runner.extras.trainers.kernelbook import difficulty
 
     if threshold is None:
@@ -195,7 +188,6 @@ def filter_(
         source=_source(settings, input_ or difficulty.INPUT, limit),
         output=output or Path(difficulty.OUTPUT),
         model=(model, difficulty.MODEL),
-        ray=ray,
         dry_run=dry_run,
         again=again,
         as_json=as_json,
@@ -209,7 +201,6 @@ def prompts(
     output: _Output = None,
     model: _Model = None,
     limit: _Limit = None,
-    ray: _Ray = None,
     dry_run: _DryRun = False,
     again: _Again = False,
     as_json: _AsJson = False,
@@ -219,7 +210,7 @@ def prompts(
     Reads GPUMODE/KernelBook. Writes outputs/synthetic_prompts.jsonl: prompt, module_name, python_code. A specification
     that holds code or names Triton is asked for again, and kept aside if it still does.
     """
-    settings = _asking_settings(ray)
+    settings = _asking_settings()
     from runner.extras.trainers.kernelbook import prompts as step
 
     _ask(
@@ -228,7 +219,6 @@ def prompts(
         source=_source(settings, input_ or step.INPUT, limit),
         output=output or Path(step.OUTPUT),
         model=(model, step.MODEL),
-        ray=ray,
         dry_run=dry_run,
         again=again,
         as_json=as_json,
@@ -363,9 +353,9 @@ def scripts(
         typer.echo(path)
 
 
-def _asking_settings(ray: str | None) -> Settings:
+def _asking_settings() -> Settings:
     """The variables, where all is installed that a step needs to ask a model."""
-    require("httpx2", "dotenv", *(["ray"] if ray is not None else []))
+    require("httpx2", "dotenv")
     from runner.extras.trainers.kernelbook.settings import Settings
 
     return Settings.load()
@@ -386,7 +376,6 @@ def _ask(
     source: Source,
     output: Path,
     model: tuple[str | None, str],
-    ray: str | None,
     dry_run: bool,
     again: bool,
     as_json: bool,
@@ -402,7 +391,6 @@ def _ask(
             output=output,
             dry_run=dry_run,
             again=again,
-            ray=ray,
             progress=lambda done: progress("rows", done, 0),
         )
     _print_reports(report, as_json=as_json)
