@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -42,7 +42,10 @@ _NAME_LENGTH: Final = 17
 #: Families with characters that DejaVu lacks; those that are installed are used.
 _FALLBACKS: Final = ("Noto Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Emoji", "WenQuanYi Zen Hei")
 #: What makes equal figures equal bytes, with one release of matplotlib.
-_METADATA: Final = {"png": {"Software": None}, "svg": {"Date": None, "Creator": "kernel-runner"}}
+_METADATA: Final[Mapping[str, dict[str, str | None]]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": "kernel-runner"},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +186,7 @@ def picture(figure: Figure, form: str) -> bytes:
     with _settings(), warnings.catch_warnings():
         # A character that no installed font has is shown as a box.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(target, format=form, metadata=dict(_METADATA[form]))
+        figure.savefig(target, format=form, metadata=_METADATA[form])
     return target.getvalue()
 
 

@@ -38,13 +38,6 @@ kernelbook_app = typer.Typer(
 app.add_typer(kernelbook_app, name="kernelbook")
 
 
-class Split(StrEnum):
-    """How rows are shared between training and validation."""
-
-    GROUP = "group"
-    ROW = "row"
-
-
 class Name(StrEnum):
     """The data sets that are uploaded."""
 
@@ -296,9 +289,6 @@ def upload(
     repository: Annotated[
         str | None, typer.Option("--repository", metavar="OWNER/NAME", help="At the hub; for one SET.")
     ] = None,
-    split: Annotated[
-        Split, typer.Option("--split", help="Keep rows of one code together, or share row by row.")
-    ] = Split.GROUP,
     source: Annotated[
         str | None, typer.Option("--source", metavar="TEXT", help="Name and revision of the source, for the card.")
     ] = None,
@@ -309,8 +299,8 @@ def upload(
 ) -> None:
     """Step 5: put data sets with their splits and a card to the hub or into a folder.
 
-    A tenth is for validation, seed 42; the synthetic set is not split. Only the path that a set needs must be given:
-    FILTERED_DATASET_PATH, UNIQUE_DATASET_PATH or SYNTHETIC_DATASET_PATH.
+    A tenth is for validation, seed 42, with rows of the same code on one side; the synthetic set is not split. Only the
+    path that a set needs must be given: FILTERED_DATASET_PATH, UNIQUE_DATASET_PATH or SYNTHETIC_DATASET_PATH.
     """
     require("dotenv", *(["huggingface_hub"] if to is None else []))
     from runner.extras.trainers.kernelbook import upload as step
@@ -328,7 +318,6 @@ def upload(
             to=to,
             repository=repository,
             token=settings.hub_token,
-            split=split.value,
             limit=limit,
             facts={"source": source},
             dry_run=dry_run,
