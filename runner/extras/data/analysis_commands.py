@@ -208,14 +208,17 @@ def publish(
     private: Annotated[
         bool, typer.Option("--private", help="Make a new repository a private one; one that exists stays as it is.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the files, and those that would be removed.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Publish an exported folder as a data set on Hugging Face.
 
     A private export, one of a leaderboard whose code was not public, one without a licence and one that `data verify`
     finds fault with are refused. Only the files of the manifest are sent, all in one commit. Those that the last export
-    had and this one has not are removed from the data set; its history keeps them. Other files are left alone.
+    had and this one has not are removed from the data set; its history keeps them. Other files are left alone, and what
+    has not changed is not sent.
 
     After an interruption run it again: what has arrived is not sent again. The login is that of `hf auth login`, or
     HF_TOKEN; HF_ENDPOINT names another hub.
@@ -227,25 +230,16 @@ def publish(
     hub = publishing.hub()
     plan = publishing.plan(folder, repository, api=hub)
     address = None if dry_run else publishing.publish(folder, plan, api=hub, private=private)
+    size_bytes = sum(file.size_bytes for file in folder.files)
+    files = [file.path for file in folder.files]
     if as_json:
-        out_json({**plan.to_json(), "published": address})
+        removed, exists = list(plan.removed), plan.parent is not None
+        facts = {"repository": repository, "exists": exists, "files": files, "removed": removed, "bytes": size_bytes}
+        out_json({**facts, "published": address})
         return
-    for sign, names in (
-        ("+", [file.path for file in plan.added]),
-        ("~", [file.path for file in plan.changed]),
-        ("-", plan.removed),
-        ("=", [file.path for file in plan.unchanged]),
-    ):
-        for name in names:
-            typer.echo(f"{sign} {one_line(name)}")
-    repository_note = (
-        "" if plan.exists else "the repository would be made; " if dry_run else "the repository was made; "
-    )
-    what = "would be sent" if dry_run else "were sent at most"
-    note(
-        f"{repository_note}{len(plan.sent)} files, {units.size(plan.size_bytes)}, {what}"
-        + (f": {address}" if address else "")
-    )
+    for name in [*(f"+ {path}" for path in files), *(f"- {path}" for path in plan.removed)]:
+        typer.echo(one_line(name))
+    note(f"{len(files)} files, {units.size(size_bytes)}" + (f": {address}" if address else "; nothing was sent"))
 
 
 # -- output ----------------------------------------------------------------------------------------------------------
