@@ -134,8 +134,9 @@ def run(
         results.close()
     rows = [
         {**row, "name": entry.name, "level": entry.level, "problem": entry.problem, "sample": entry.sample}
-        for row in read_rows(out_file, scope)
-        for entry in by_key.get(row["key"], ())
+        for key, same in by_key.items()
+        if (row := results.rows.get(key)) is not None
+        for entry in same
     ]
     lines = by_level(rows, reward)
     if kernelbench is not None:

@@ -132,7 +132,7 @@ def score(
     if dry_run:
         _print_reports(step.planned(source), as_json=as_json)
         return
-    with _client(context, gpu, batch, timed_calls) as client, stages(source.count) as progress:
+    with _client(context, gpu, batch, timed_calls) as client, stages() as progress:
         report = step.run(
             source,
             client,
@@ -265,7 +265,7 @@ def lengths(
     if name is None:
         raise ConfigError("no data set: give --input, or set DATASET_PATH in the environment or in .env")
     source = _source(settings, name, limit)
-    with stages(source.count) as progress:
+    with stages() as progress:
         report, tokens = step.run(
             source,
             model=tokenizer or settings.get("MODEL_NAME") or step.MODEL_NAME,
@@ -372,7 +372,7 @@ def _ask(
     """Run a step that asks a model. `model`: that of the option, and the usual one."""
     from runner.extras.trainers.kernelbook import enrich
 
-    with stages(source.count) as progress:
+    with stages() as progress:
         report = enrich.run(
             step,
             source,
