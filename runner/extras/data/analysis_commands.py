@@ -6,9 +6,7 @@ the extra `data`.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -98,7 +96,7 @@ def progression(
     """Show one user's submissions in the order of time.
 
     `best_so_far` is the user's least score on that problem and runner until then, `improvement` the best before divided
-    by the score. If several users have the name, all are shown.
+    by the score.
     """
     require()
     from runner.extras.data import analysis
@@ -107,8 +105,7 @@ def progression(
     rows = analysis.read(path)
     if problem is not None:
         problem = analysis.choose_problem(rows, problem)
-    with _warnings_as_notes():
-        attempts = author_progression(rows, *analysis.choose_user(rows, user), problem)
+    attempts = author_progression(rows, analysis.choose_user(rows, user), problem_name=problem)
     if attempts.empty:
         raise NotFoundError(f"{printable(user)} has no submission on {problem}")
     _print(analysis.records(attempts), as_json=as_json, columns=_PROGRESSION)
@@ -149,9 +146,7 @@ def user(
     from runner.extras.data.shipped.analyze_submissions import user_stats
 
     rows = analysis.read(path)
-    with _warnings_as_notes():
-        figures = user_stats(rows, *analysis.choose_user(rows, who))
-    _print(analysis.records(figures), as_json=as_json)
+    _print(analysis.records(user_stats(rows, analysis.choose_user(rows, who))), as_json=as_json)
 
 
 def plot(
@@ -192,7 +187,7 @@ def plot(
     name = analysis.choose_problem(rows, problem)
     rows = rows[rows["problem_name"] == name]
     board = plots.board_of(rows, name, analysis.choose_runner(rows, runner))
-    ids = [analysis.choose_id(board.rows, text) for text in users or ()]
+    ids = [analysis.choose_user(board.rows, text) for text in users or ()]
     picture = plots.picture(plots.draw(kind.value, board, users=ids, count=count), output.suffix[1:])
     try:
         output.write_bytes(picture)
@@ -275,14 +270,3 @@ def _cell(column: str, value: object) -> Text:
     if isinstance(value, int | float):
         return Text(str(value), justify="right")
     return Text(one_line(str(value)))
-
-
-@contextmanager
-def _warnings_as_notes() -> Iterator[None]:
-    """Print the warnings of the helpers as notes."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    for warning in caught:
-        if warning.category is UserWarning:
-            note(str(warning.message))
