@@ -108,7 +108,7 @@ ORDER BY q.severity, q."check" COLLATE "C", q.submission_id, q.run_id
 
 -- name: keys
 -- The key and the code of each row that a data export of these leaderboards has.
-SELECT d.submission_id, d.runner, d.problem_name, d.user_id, d.code_id, d.code_sha256, d.code_bytes::bigint
+SELECT d.submission_id, d.runner, d.problem_name, d.user_id, d.code_id, d.code_sha256
 FROM runner.dataset_submissions d
 WHERE d.leaderboard_id = ANY (%(boards)s::integer[])
 ORDER BY d.submission_id, d.runner COLLATE "C"
