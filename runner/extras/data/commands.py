@@ -197,11 +197,11 @@ def check(context: typer.Context, *, leaderboard: _Leaderboards = None, as_json:
 def _table(report: Report) -> Table:
     from runner.extras.data.check import MEANING
 
-    found: dict[tuple[str, str], list[int | None]] = defaultdict(list)
+    submissions: dict[tuple[str, str], list[int | None]] = defaultdict(list)
     for finding in report.findings:
-        found[finding.severity, finding.check].append(finding.submission_id)
+        submissions[finding.severity, finding.check].append(finding.submission_id)
     rows: list[list[str | Text]] = []
-    for (severity, check), numbers in found.items():
+    for (severity, check), numbers in submissions.items():
         ids = [str(number) for number in sorted({number for number in numbers if number is not None})]
         named = ", ".join(ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
         style = {"structural": "bold red", "unusable": "red", "suspect": "yellow"}.get(severity, "dim")
