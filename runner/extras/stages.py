@@ -14,8 +14,8 @@ Show = Callable[[str, int, int], None]
 
 
 @contextmanager
-def stages(count: Callable[[], int] = lambda: 0) -> Iterator[Show]:
-    """A bar per stage. `count`: how much a stage has that does not say so; called on terminals only."""
+def stages() -> Iterator[Show]:
+    """A bar per stage."""
     target = console(stderr=True)
     if not target.is_terminal:
         yield lambda _stage, _done, _total: None
@@ -27,13 +27,12 @@ def stages(count: Callable[[], int] = lambda: 0) -> Iterator[Show]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    usual = count()
     with Progress(*columns, console=target, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
         def show(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
                 tasks[stage] = bars.add_task(stage, total=None)
-            bars.update(tasks[stage], completed=done, total=total or usual or None)
+            bars.update(tasks[stage], completed=done, total=total or None)
 
         yield show

@@ -36,6 +36,15 @@ class Repository:
         """The newest commit."""
         return self.commits[-1]
 
+    def hash_of(self, path: str) -> str | None:
+        """What the hub calls a file's content; None: it has no such file."""
+        content = self.files.get(path)
+        if content is None:
+            return None
+        if path in self.large:
+            return hashlib.sha256(content).hexdigest()
+        return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
 
 @dataclass
 class Hub:
@@ -46,8 +55,6 @@ class Hub:
     objects: dict[str, bytes] = field(default_factory=dict)
     #: sha256 of every large file that was sent, in the order of arrival.
     uploads: list[str] = field(default_factory=list)
-    #: Every request that changes something: method and path.
-    writes: list[str] = field(default_factory=list)
     #: The ids of licences that a card may have.
     licences: frozenset[str] = frozenset({"cc-by-4.0", "mit", "other"})
     #: Answers with this status where it returns one, before anything happens.
@@ -114,7 +121,6 @@ class _Handler(BaseHTTPRequestHandler):
         return (self.headers.get("Authorization") or "").removeprefix("Bearer ")
 
     def _writer(self) -> bool:
-        self.hub.writes.append(f"{self.command} {self.path}")
         if self._token() == TOKEN:
             return True
         self._json(403 if self._token() == READ_ONLY else 401, {"error": "not allowed"})
@@ -160,14 +166,10 @@ class _Handler(BaseHTTPRequestHandler):
         repository = self._found(name)
         if repository is None:
             return
-        entries: list[Mapping[str, Any]] = []
-        for path, content in sorted(repository.files.items()):
-            blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-            entry: dict[str, Any] = {"type": "file", "path": path, "size": len(content), "oid": blob}
-            if path in repository.large:
-                sha256 = hashlib.sha256(content).hexdigest()
-                entry["lfs"] = {"oid": sha256, "size": len(content), "pointerSize": 130}
-            entries.append(entry)
+        entries = [
+            {"type": "file", "path": path, "size": len(content), "oid": repository.hash_of(path)}
+            for path, content in sorted(repository.files.items())
+        ]
         self._json(200, entries)
 
     def resolve(self, name: str, _: str, path: str, __: bytes) -> None:
@@ -194,17 +196,18 @@ class _Handler(BaseHTTPRequestHandler):
         errors = [] if known else [{"message": f'"license" must be one of {sorted(self.hub.licences)}'}]
         self._json(400 if errors else 200, {"errors": errors, "warnings": []})
 
-    def preupload(self, _: str, __: str, body: bytes) -> None:
-        """Parquet files are large files, all else is not."""
-        if self._writer():
-            files = json.loads(body)["files"]
+    def preupload(self, name: str, _: str, body: bytes) -> None:
+        """Parquet files are large files, all else is not; what the data set has is known by its hash."""
+        repository = self._found(name)
+        if repository is not None and self._writer():
             answers = [
                 {
-                    "path": file["path"],
-                    "uploadMode": "lfs" if file["path"].endswith(".parquet") else "regular",
+                    "path": path,
+                    "uploadMode": "lfs" if path.endswith(".parquet") else "regular",
                     "shouldIgnore": False,
+                    "oid": repository.hash_of(path),
                 }
-                for file in files
+                for path in (file["path"] for file in json.loads(body)["files"])
             ]
             self._json(200, {"files": answers})
 

@@ -37,7 +37,6 @@ _INPUT = "kernel_runner_exclusive_tests"
 _LONGEST = (
     "tests/acceptance/test_verdicts.py",
     "tests/acceptance/escapes/",
-    "tests/integration/extras/trainers/kernelbook/test_ray.py",
     "tests/integration/systemd/",
     "tests/acceptance/test_lifecycle.py",
     "tests/integration/extras/boards/test_tasks.py",

@@ -78,7 +78,6 @@ CONFINED = {
     "pyarrow": ("runner/extras/data/", "runner/extras/trainers/kernelbook/"),
     "transformers": ("runner/extras/trainers/kernelbook/",),
     "dotenv": ("runner/extras/trainers/kernelbook/",),
-    "ray": ("runner/extras/trainers/kernelbook/spread.py",),
     "pandas": ("runner/extras/data/",),
     "docker": ("sandbox/",),
     "torch": ("tasks/", "sandbox/image/", *INSIDE, "runner/extras/boards/commands/rehearsal.py"),

@@ -82,33 +82,21 @@ def choose_runner(rows: pd.DataFrame, name: str | None) -> str:
     return _choose(rows.loc[valid(rows), "runner"].dropna().unique(), name, "runner with a score", "--runner")
 
 
-def choose_user(rows: pd.DataFrame, text: str) -> tuple[str | None, str | None]:
-    """A user by id or name, as (user_id, user_name) with one of them None; an id goes before a name.
+def choose_user(rows: pd.DataFrame, text: str) -> str:
+    """The id of one user, by id or name; an id goes before a name.
 
     Raises:
-        NotFoundError: there is no such user; the message names the nearest.
+        NotFoundError: there is no such user, and the message names the nearest; or several have the name.
     """
     if rows["user_id"].astype(str).eq(text).any():
-        return text, None
-    names = rows["user_name"].unique()
-    if text in names:
-        return None, text
-    raise NotFoundError(f"no user with the id or name {printable(text)!r}{_nearest(text, names)}")
-
-
-def choose_id(rows: pd.DataFrame, text: str) -> str:
-    """The id of one user, by id or name.
-
-    Raises:
-        NotFoundError: there is no such user, or several have the name.
-    """
-    user_id, name = choose_user(rows, text)
-    ids = (
-        [user_id] if user_id is not None else sorted(map(str, rows.loc[rows["user_name"] == name, "user_id"].unique()))
-    )
+        return text
+    ids = sorted(map(str, rows.loc[rows["user_name"] == text, "user_id"].unique()))
+    if not ids:
+        nearest = _nearest(text, rows["user_name"].unique())
+        raise NotFoundError(f"no user with the id or name {printable(text)!r}{nearest}")
     if len(ids) > 1:
         raise NotFoundError(f"{len(ids)} users are called {printable(text)!r}: name one by its id ({_listed(ids)})")
-    return str(ids[0])
+    return ids[0]
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -6,9 +6,7 @@ the extra `data`.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -19,7 +17,7 @@ from rich.text import Text
 
 from runner.base import units
 from runner.base.environment import forget
-from runner.base.errors import NotFoundError
+from runner.base.errors import DataError, NotFoundError
 from runner.base.safe import one_line, printable
 from runner.cli.app import example, note, out, out_json
 from runner.cli.render import listing
@@ -45,7 +43,6 @@ class Kind(StrEnum):
 
     RACE = "race"
     PROGRESSION = "progression"
-    DISTRIBUTION = "distribution"
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -58,7 +55,6 @@ def add_commands(app: typer.Typer) -> None:
         epilog=example(
             "kernel-runner data plot export --problem vectoradd --output race.svg",
             "kernel-runner data plot export --kind progression --user ada --user grace_h --output users.png",
-            "kernel-runner data plot export --problem vectoradd --html report.html",
         )
     )(plot)
     app.command(epilog=example("kernel-runner data publish export gpu-group/kernels-2030 --dry-run"))(publish)
@@ -100,7 +96,7 @@ def progression(
     """Show one user's submissions in the order of time.
 
     `best_so_far` is the user's least score on that problem and runner until then, `improvement` the best before divided
-    by the score. If several users have the name, all are shown.
+    by the score.
     """
     require()
     from runner.extras.data import analysis
@@ -109,8 +105,7 @@ def progression(
     rows = analysis.read(path)
     if problem is not None:
         problem = analysis.choose_problem(rows, problem)
-    with _warnings_as_notes():
-        attempts = author_progression(rows, *analysis.choose_user(rows, user), problem)
+    attempts = author_progression(rows, analysis.choose_user(rows, user), problem_name=problem)
     if attempts.empty:
         raise NotFoundError(f"{printable(user)} has no submission on {problem}")
     _print(analysis.records(attempts), as_json=as_json, columns=_PROGRESSION)
@@ -151,9 +146,7 @@ def user(
     from runner.extras.data.shipped.analyze_submissions import user_stats
 
     rows = analysis.read(path)
-    with _warnings_as_notes():
-        figures = user_stats(rows, *analysis.choose_user(rows, who))
-    _print(analysis.records(figures), as_json=as_json)
+    _print(analysis.records(user_stats(rows, analysis.choose_user(rows, who))), as_json=as_json)
 
 
 def plot(
@@ -164,24 +157,16 @@ def plot(
         str | None, typer.Option("--problem", metavar="P", help="Problem.", show_default="the only one")
     ] = None,
     runner: Annotated[
-        str | None,
-        typer.Option("--runner", metavar="R", help="Runner (GPU).", show_default="the only one; in a report all"),
+        str | None, typer.Option("--runner", metavar="R", help="Runner (GPU).", show_default="the only one")
     ] = None,
     users: Annotated[
         list[str] | None,
-        typer.Option(
-            "--user", metavar="U", help="For `progression`: user id or name; repeatable, at most seven times."
-        ),
+        typer.Option("--user", metavar="U", help="For `progression`: user id or name; repeatable."),
     ] = None,
     count: Annotated[
         int | None, typer.Option("-n", min=1, max=28, metavar="N", help="How many users.", show_default="by the kind")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Picture to write: .png or .svg.")
-    ] = None,
-    report: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a report of the board with every plot.")
-    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Picture to write: .png or .svg.")],
 ) -> None:
     """Draw the submissions of one problem on one runner.
 
@@ -189,33 +174,26 @@ def plot(
 
     - `progression`: some users' scores and records, and their attempts that did not rank; without --user the best five
 
-    - `distribution`: how many scores lie where
-
-    Times are on logarithmic axes. PNG pictures are 1200 pixels wide. A report is one file that loads nothing from
-    elsewhere.
+    Times are on logarithmic axes. PNG pictures are 1200 pixels wide.
     """
-    if output is None and report is None:
-        raise typer.BadParameter("expected a file to write", param_hint="--output or --html")
-    if output is not None and output.suffix not in (".png", ".svg"):
+    if output.suffix not in (".png", ".svg"):
         raise typer.BadParameter(f"found {str(output)!r}, expected a name with .png or .svg", param_hint="--output")
     require("matplotlib")
     # A shell in a notebook hands on that of the notebook, which need not be here; pictures are drawn without one.
     forget("MPLBACKEND")
     from runner.extras.data import analysis, plots
-    from runner.extras.data import report as reports
 
     rows = analysis.read(path)
     name = analysis.choose_problem(rows, problem)
     rows = rows[rows["problem_name"] == name]
-    if report is not None:
-        reports.write(report, reports.report(rows, name, runner=runner).encode())
-        note(f"wrote {report}")
-    if output is not None:
-        board = plots.board_of(rows, name, analysis.choose_runner(rows, runner))
-        ids = [analysis.choose_id(board.rows, text) for text in users or ()]
-        figure = plots.draw(kind.value, board, users=ids, count=count)
-        reports.write(output, plots.to_png(figure) if output.suffix == ".png" else plots.to_svg(figure))
-        note(f"wrote {output}")
+    board = plots.board_of(rows, name, analysis.choose_runner(rows, runner))
+    ids = [analysis.choose_user(board.rows, text) for text in users or ()]
+    picture = plots.picture(plots.draw(kind.value, board, users=ids, count=count), output.suffix[1:])
+    try:
+        output.write_bytes(picture)
+    except OSError as error:
+        raise DataError(f"{output} cannot be written: {error.strerror}") from error
+    note(f"wrote {output}")
 
 
 def publish(
@@ -225,14 +203,17 @@ def publish(
     private: Annotated[
         bool, typer.Option("--private", help="Make a new repository a private one; one that exists stays as it is.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the files, and those that would be removed.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Publish an exported folder as a data set on Hugging Face.
 
     A private export, one of a leaderboard whose code was not public, one without a licence and one that `data verify`
     finds fault with are refused. Only the files of the manifest are sent, all in one commit. Those that the last export
-    had and this one has not are removed from the data set; its history keeps them. Other files are left alone.
+    had and this one has not are removed from the data set; its history keeps them. Other files are left alone, and what
+    has not changed is not sent.
 
     After an interruption run it again: what has arrived is not sent again. The login is that of `hf auth login`, or
     HF_TOKEN; HF_ENDPOINT names another hub.
@@ -244,25 +225,16 @@ def publish(
     hub = publishing.hub()
     plan = publishing.plan(folder, repository, api=hub)
     address = None if dry_run else publishing.publish(folder, plan, api=hub, private=private)
+    size_bytes = sum(file.size_bytes for file in folder.files)
+    files = [file.path for file in folder.files]
     if as_json:
-        out_json({**plan.to_json(), "published": address})
+        removed, exists = list(plan.removed), plan.parent is not None
+        facts = {"repository": repository, "exists": exists, "files": files, "removed": removed, "bytes": size_bytes}
+        out_json({**facts, "published": address})
         return
-    for sign, names in (
-        ("+", [file.path for file in plan.added]),
-        ("~", [file.path for file in plan.changed]),
-        ("-", plan.removed),
-        ("=", [file.path for file in plan.unchanged]),
-    ):
-        for name in names:
-            typer.echo(f"{sign} {one_line(name)}")
-    repository_note = (
-        "" if plan.exists else "the repository would be made; " if dry_run else "the repository was made; "
-    )
-    what = "would be sent" if dry_run else "were sent at most"
-    note(
-        f"{repository_note}{len(plan.sent)} files, {units.size(plan.size_bytes)}, {what}"
-        + (f": {address}" if address else "")
-    )
+    for name in [*(f"+ {path}" for path in files), *(f"- {path}" for path in plan.removed)]:
+        typer.echo(one_line(name))
+    note(f"{len(files)} files, {units.size(size_bytes)}" + (f": {address}" if address else "; nothing was sent"))
 
 
 # -- output ----------------------------------------------------------------------------------------------------------
@@ -298,14 +270,3 @@ def _cell(column: str, value: object) -> Text:
     if isinstance(value, int | float):
         return Text(str(value), justify="right")
     return Text(one_line(str(value)))
-
-
-@contextmanager
-def _warnings_as_notes() -> Iterator[None]:
-    """Print the warnings of the helpers as notes."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    for warning in caught:
-        if warning.category is UserWarning:
-            note(str(warning.message))

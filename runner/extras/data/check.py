@@ -43,7 +43,8 @@ MEANING: Final = {
     "code_encoding": "the code is not UTF-8, or has a NUL",
     "noise": "how far the scores of one code on one runner are apart",
 }
-_FETCH_BYTES: Final = 4 * 2**20
+#: Codes that are in memory at once.
+_CODES_AT_ONCE: Final = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,16 +109,16 @@ class _Rows:
     def __init__(self, database: Snapshot) -> None:
         self._database = database
         self.rows = 0
-        #: Code id -> hash, size, and who used it first: submission, problem, user.
-        self.codes: dict[int, tuple[str | None, int, int, str, str]] = {}
+        #: Code id -> hash, and who used it first: submission, problem, user.
+        self.codes: dict[int, tuple[str | None, int, str, str]] = {}
 
     def check(self, boards: Sequence[int], progress: Progress) -> Iterator[Oddity]:
         """Findings about the rows and their code."""
         last: tuple[Any, Any] | None = None
         for lines in self._database.stream("keys", Scope(boards=tuple(boards))):
-            for submission_id, runner, problem_name, user_id, code_id, sha256, size in lines:
+            for submission_id, runner, problem_name, user_id, code_id, sha256 in lines:
                 self.rows += 1
-                self.codes.setdefault(code_id, (sha256, size or 0, submission_id, problem_name, user_id))
+                self.codes.setdefault(code_id, (sha256, submission_id, problem_name, user_id))
                 if (submission_id, runner) == last:
                     yield self._oddity(
                         "rows_not_unique", "structural", code_id, f"runner {runner}", submission_id=submission_id
@@ -126,8 +127,9 @@ class _Rows:
         yield from self._read(progress)
 
     def _read(self, progress: Progress) -> Iterator[Oddity]:
-        done = 0
-        for ids in self._bites():
+        numbers = sorted(self.codes)
+        for first in range(0, len(numbers), _CODES_AT_ONCE):
+            ids = numbers[first : first + _CODES_AT_ONCE]
             codes = self._database.code(ids)
             for code_id in ids:
                 code = codes.get(code_id)
@@ -140,25 +142,12 @@ class _Rows:
                 if encoding in (INVALID, WITH_NUL):
                     what = "is not UTF-8" if encoding == INVALID else "has a NUL"
                     yield self._oddity("code_encoding", "suspect", code_id, f"code {code_id} {what}")
-            done += len(ids)
-            progress("code", done, len(self.codes))
-
-    def _bites(self) -> Iterator[list[int]]:
-        bite: list[int] = []
-        size = 0
-        for code_id in sorted(self.codes):
-            if bite and size + self.codes[code_id][1] > _FETCH_BYTES:
-                yield bite
-                bite, size = [], 0
-            bite.append(code_id)
-            size += self.codes[code_id][1]
-        if bite:
-            yield bite
+            progress("code", first + len(ids), len(numbers))
 
     def _oddity(
         self, check: str, severity: str, code_id: int, reason: str, *, submission_id: int | None = None
     ) -> Oddity:
-        _, _, first, problem_name, user_id = self.codes[code_id]
+        _, first, problem_name, user_id = self.codes[code_id]
         return Oddity(
             check=check,
             severity=severity,

@@ -29,7 +29,6 @@ class Options:
     identity: Identity = Identity.NAME
     key: bytes | None = field(default=None, repr=False)
     exclusions: Exclusions = field(default_factory=Exclusions)
-    without_banned: bool = False
     #: Signed statements too, which name hosts and users.
     receipts: bool = False
     #: The flat file is NAME_submissions.parquet; None: the name of the only leaderboard, else `kernels`.

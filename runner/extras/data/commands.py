@@ -5,7 +5,7 @@ What these commands do lies in `runner.extras.data`, which needs the extra `data
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +16,7 @@ from rich.text import Text
 
 from runner.base.safe import one_line
 from runner.cli.app import ExitCode, app, direct_url, example, note, out, out_json, session
+from runner.cli.render import listing
 from runner.extras.data import analysis_commands, require
 from runner.extras.data.people import Exclusions, Identity, read_exclusions, read_key
 from runner.extras.receipts import keys_in
@@ -65,7 +66,6 @@ def export(
             "--exclude", metavar="FILE", help="Lines `user ID` or `submission NUMBER` to leave out; each must be there."
         ),
     ] = None,
-    without_banned: Annotated[bool, typer.Option("--without-banned", help="Leave banned users out.")] = False,
     with_receipts: Annotated[
         bool, typer.Option("--receipts", help="Signed statements too, which name hosts and the ids of users.")
     ] = False,
@@ -98,7 +98,6 @@ def export(
         identity=identity,
         key=None if key is None else read_key(key),
         exclusions=Exclusions() if exclude is None else read_exclusions(exclude),
-        without_banned=without_banned,
         receipts=with_receipts,
         name=name,
         notes=_notes(trust_note or ()),
@@ -198,22 +197,16 @@ def check(context: typer.Context, *, leaderboard: _Leaderboards = None, as_json:
 def _table(report: Report) -> Table:
     from runner.extras.data.check import MEANING
 
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for heading in ("check", "severity", "found", "what it means", "submissions"):
-        table.add_column(heading)
-    counted = Counter((finding.severity, finding.check) for finding in report.findings)
-    for (severity, check), count in counted.items():
-        ids = sorted(
-            {
-                finding.submission_id
-                for finding in report.findings
-                if finding.check == check and finding.submission_id is not None
-            }
-        )
-        named = ", ".join(map(str, ids[:_NAMED])) + (", …" if len(ids) > _NAMED else "")
+    submissions: dict[tuple[str, str], list[int | None]] = defaultdict(list)
+    for finding in report.findings:
+        submissions[finding.severity, finding.check].append(finding.submission_id)
+    rows: list[list[str | Text]] = []
+    for (severity, check), numbers in submissions.items():
+        ids = [str(number) for number in sorted({number for number in numbers if number is not None})]
+        named = ", ".join(ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
         style = {"structural": "bold red", "unusable": "red", "suspect": "yellow"}.get(severity, "dim")
-        table.add_row(check, Text(severity, style=style), str(count), MEANING.get(check, ""), named)
-    return table
+        rows.append([check, Text(severity, style=style), str(len(numbers)), MEANING.get(check, ""), named])
+    return listing(("check", "severity", "found", "what it means", "submissions"), rows)
 
 
 def _notes(texts: Sequence[str]) -> Mapping[str, str]:

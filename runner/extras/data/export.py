@@ -20,7 +20,7 @@ from runner.extras import receipts
 from runner.extras.data import Progress, card, listed, manifest
 from runner.extras.data.choice import Options, chosen, flat_name, refuse_addresses
 from runner.extras.data.code import PLAIN, Codes, as_text
-from runner.extras.data.folder import MANIFEST, carry_over, copy_shipped, files_of, replace, sha256_of, staging
+from runner.extras.data.folder import MANIFEST, copy_shipped, files_of, replace, sha256_of, staging
 from runner.extras.data.manifest import Manifest
 from runner.extras.data.people import Namer
 from runner.extras.data.snapshot import DataBoard, Moment, People, Scope, Snapshot, queries_sha256, snapshot
@@ -71,7 +71,7 @@ def export(dsn: str, options: Options, progress: Progress) -> Summary:
             to cancel the export; likewise.
     """
     target = options.target.resolve()
-    former = _files_of_export(target)
+    _require_no_other(target)
     namer = Namer(options.identity, options.key)
     with staging(target) as folder:
         with snapshot(dsn) as database:
@@ -81,11 +81,9 @@ def export(dsn: str, options: Options, progress: Progress) -> Summary:
             writing = _Writing(database, scope, namer=namer, folder=folder, progress=progress)
             flat = f"{flat_name(boards, options)}_submissions.parquet"
             writing.write(flat, boards, options)
-        _compare(folder, boards, people, options)
+        _compare(folder, boards, people)
         copy_shipped(folder)
         document = writing.describe(flat, moment, boards, people, options)
-        if target.exists():
-            carry_over(target, folder, former)
         replace(target, folder)
     return Summary(
         target=target,
@@ -97,22 +95,20 @@ def export(dsn: str, options: Options, progress: Progress) -> Summary:
     )
 
 
-def _files_of_export(target: Path) -> set[str]:
-    """The paths of the export that is in the target; none in a new or empty folder.
+def _require_no_other(target: Path) -> None:
+    """Check that the target is new, empty, or an export alone: it is replaced as a whole.
 
     Raises:
-        DataError: the target holds something else.
+        DataError: it holds something else.
     """
     if not target.exists():
-        return set()
+        return
     if not target.is_dir():
         raise DataError(f"{target} is no folder; name a new folder, an empty one, or an export")
-    if (target / MANIFEST).exists():
-        return {MANIFEST, *manifest.paths(manifest.read(target))}
-    visible = sorted(entry.name for entry in target.iterdir() if not entry.name.startswith("."))
-    if visible:
-        raise DataError(f"{target} holds {visible[0]!r} and no export; name a new folder, an empty one, or an export")
-    return set()
+    exported = {MANIFEST, *manifest.paths(manifest.read(target))} if (target / MANIFEST).exists() else set()
+    others = [path for path in files_of(target) if path not in exported]
+    if others:
+        raise DataError(f"{target} holds {others[0]!r}, which no export wrote; move it away, or name another folder")
 
 
 def _scope(database: Snapshot, boards: Sequence[DataBoard], options: Options) -> tuple[Scope, Sequence[People]]:
@@ -122,17 +118,15 @@ def _scope(database: Snapshot, boards: Sequence[DataBoard], options: Options) ->
         DataError: the list of exclusions names an unknown user or submission. An export would publish a mistyped one.
     """
     exclusions = options.exclusions
-    ids = tuple(board.id for board in boards)
-    scope = Scope(boards=ids, users=exclusions.users, submissions=exclusions.submissions)
+    scope = Scope(
+        boards=tuple(board.id for board in boards), users=exclusions.users, submissions=exclusions.submissions
+    )
     unknown = database.unknown(scope)
     if unknown:
         lines = listed(unknown, most=_UNKNOWN_SHOWN)
         raise DataError(f"the list of exclusions names what is not in the database: {lines}; correct these lines")
     people = database.people(scope)
     refuse_addresses(people, options)
-    if options.without_banned:
-        banned = {user for line in people for user in line.banned}
-        scope = Scope(boards=ids, users=scope.users | banned, submissions=scope.submissions)
     return scope, people
 
 
@@ -257,7 +251,6 @@ class _Writing:
             "excluded": {
                 "by_user": sum(line.by_user for line in people),
                 "by_submission": sum(line.by_submission for line in people),
-                "of_banned_users": sum(line.of_banned for line in people) if options.without_banned else 0,
             },
         }
         (self._folder / "README.md").write_text(card.render(document, self._files), encoding="utf-8")
@@ -291,7 +284,7 @@ class _Writing:
         return entry
 
 
-def _compare(folder: Path, boards: Sequence[DataBoard], people: Sequence[People], options: Options) -> None:
+def _compare(folder: Path, boards: Sequence[DataBoard], people: Sequence[People]) -> None:
     """Check the keys of the rows, and compare the rows with a count of the database's submissions.
 
     Raises:
@@ -303,9 +296,7 @@ def _compare(folder: Path, boards: Sequence[DataBoard], people: Sequence[People]
         raise DataError("two rows have the same submission and runner; nothing was exported")
     rows = pq.read_table(path, columns=["leaderboard_id", "user_id", "code_id"])
     pairs = Counter(rows.group_by(rows.column_names).aggregate([]).column("leaderboard_id").to_pylist())
-    expected = {
-        line.leaderboard_id: line.pairs - (line.pairs_of_banned if options.without_banned else 0) for line in people
-    }
+    expected = {line.leaderboard_id: line.pairs for line in people}
     for board in boards:
         if pairs[board.id] != expected.get(board.id, 0):
             raise DataError(

@@ -72,46 +72,6 @@ def empty(folder: Path) -> None:
             entry.unlink()
 
 
-def carry_over(old: Path, new: Path, exported: set[str]) -> None:
-    """Have the new folder hold what the old one holds beside the files of its export, e.g. `.git`.
-
-    `exported`: paths of the old export's files. Files are linked, so nothing is lost whenever the process ends.
-
-    Raises:
-        DataError: the new export has a file of the same name.
-    """
-    for folder, folders, files in os.walk(old):
-        here = Path(folder).relative_to(old)
-        folders[:] = [name for name in folders if not _link_to_folder(old, new, here / name)]
-        for name in files:
-            path = here / name
-            if path.as_posix() in exported:
-                continue
-            if os.path.lexists(new / path):
-                raise DataError(f"{old / path} is not of the export that is there, and the new one has such a file")
-            (new / path).parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(old / path, new / path, follow_symlinks=False)
-            except OSError:
-                shutil.copy2(old / path, new / path, follow_symlinks=False)
-        if (
-            not files
-            and not folders
-            and here.parts
-            and not any(name.startswith(f"{here.as_posix()}/") for name in exported)
-        ):
-            (new / here).mkdir(parents=True, exist_ok=True)
-
-
-def _link_to_folder(old: Path, new: Path, path: Path) -> bool:
-    """Whether it is a symbolic link to a folder, which is carried over as a link."""
-    if not (old / path).is_symlink():
-        return False
-    (new / path).parent.mkdir(parents=True, exist_ok=True)
-    (new / path).symlink_to((old / path).readlink())
-    return True
-
-
 def replace(target: Path, new: Path) -> None:
     """Put a folder in the target's place in one step; the target's old content is then where the new one was.
 
@@ -120,9 +80,8 @@ def replace(target: Path, new: Path) -> None:
     """
     for folder, _, files in os.walk(new):
         for name in files:
-            if not (Path(folder) / name).is_symlink():
-                with (Path(folder) / name).open("rb") as file:
-                    os.fsync(file.fileno())
+            with (Path(folder) / name).open("rb") as file:
+                os.fsync(file.fileno())
         sync_directory(Path(folder))
     if target.exists():
         shutil.copymode(target, new)
@@ -155,8 +114,9 @@ def sha256_of(path: Path) -> str:
 
 
 def files_of(folder: Path) -> list[str]:
-    """The paths of all files of a folder, relative to it, sorted."""
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    """The paths of all files and links of a folder, relative to it, sorted."""
+    paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted(path.relative_to(folder).as_posix() for path in paths)
 
 
 def copy_shipped(folder: Path) -> None:

@@ -8,16 +8,14 @@ it has already are not sent.
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import RepositoryNotFoundError
-from huggingface_hub.hf_api import RepoFile
 
 from runner import __version__
 from runner.base.errors import DataError
@@ -41,40 +39,13 @@ class File:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a publication changes at the hub."""
+    """What a publication does at the hub, beside sending the folder's files."""
 
     repository: str
-    #: False: the repository is made first.
-    exists: bool
-    added: Sequence[File] = ()
-    changed: Sequence[File] = ()
-    unchanged: Sequence[File] = ()
     #: Files that the data set had and this export has no longer. Files that no export wrote are left alone.
     removed: Sequence[str] = ()
-    #: The commit that the comparison is with.
+    #: The commit that the data set has; None: there is no such data set, and it is made first.
     parent: str | None = None
-
-    @property
-    def sent(self) -> Sequence[File]:
-        """The files to upload."""
-        return [*self.added, *self.changed]
-
-    @property
-    def size_bytes(self) -> int:
-        """How many bytes are uploaded at most."""
-        return sum(file.size_bytes for file in self.sent)
-
-    def to_json(self) -> dict[str, Any]:
-        """As `data publish --json` prints it."""
-        return {
-            "repository": self.repository,
-            "exists": self.exists,
-            "added": [file.path for file in self.added],
-            "changed": [file.path for file in self.changed],
-            "unchanged": [file.path for file in self.unchanged],
-            "removed": list(self.removed),
-            "bytes": self.size_bytes,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,25 +101,15 @@ def plan(folder: Folder, repository: str, *, api: HfApi) -> Plan:
             if error.response.status_code in REFUSED:
                 # Without a login the hub does not say whether it exists.
                 raise
-            return Plan(repository=repository, exists=False, added=folder.files)
-        tree = api.list_repo_tree(repository, recursive=True, repo_type=_KIND, revision=head)
-        present = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
+            return Plan(repository=repository)
+        present = set(api.list_repo_files(repository, repo_type=_KIND, revision=head))
         before = _published_before(repository, head, api=api) if MANIFEST in present else frozenset()
     ours = {file.path for file in folder.files}
-    same = {file.path for file in folder.files if file.path in present and _same(folder, file, present[file.path])}
-    return Plan(
-        repository=repository,
-        exists=True,
-        added=[file for file in folder.files if file.path not in present],
-        changed=[file for file in folder.files if file.path in present and file.path not in same],
-        unchanged=[file for file in folder.files if file.path in same],
-        removed=sorted((before - ours) & set(present)),
-        parent=head,
-    )
+    return Plan(repository=repository, removed=sorted((before - ours) & present), parent=head)
 
 
 def publish(folder: Folder, changes: Plan, *, api: HfApi, private: bool = False) -> str:
-    """Carry a plan out, in one commit; returns its address, or the data set's if nothing changed.
+    """Carry a plan out, in one commit; returns its address, or that of the last one if nothing changed.
 
     `private`: make a new repository a private one; one that exists stays as it is.
 
@@ -159,17 +120,17 @@ def publish(folder: Folder, changes: Plan, *, api: HfApi, private: bool = False)
             arrived is not sent again.
     """
     repository, parent = changes.repository, changes.parent
-    if changes.exists and not changes.sent and not changes.removed:
-        return f"{api.endpoint}/datasets/{repository}"
     with refusals_explained(repository):
-        if not changes.exists:
+        if parent is None:
             api.create_repo(repository, repo_type=_KIND, private=private, exist_ok=True)
             parent = api.repo_info(repository, repo_type=_KIND).sha
-        operations = [_addition(folder, file) for file in changes.sent]
-        operations += [CommitOperationDelete(path_in_repo=path, is_folder=False) for path in changes.removed]
+        # The library sends no file that the data set has.
         done = api.create_commit(
             repository,
-            operations,
+            [
+                *(_addition(folder, file) for file in folder.files),
+                *(CommitOperationDelete(path_in_repo=path, is_folder=False) for path in changes.removed),
+            ],
             commit_message=f"Submissions exported by kernel-runner {__version__}",
             repo_type=_KIND,
             parent_commit=parent,
@@ -186,18 +147,6 @@ def _list(what: str, wrong: Sequence[str]) -> str:
     shown = "\n".join(f"  - {problem}" for problem in wrong[:10])
     more = f"\n  - and {len(wrong) - 10} more" if len(wrong) > 10 else ""
     return f"{what}:\n{shown}{more}"
-
-
-def _same(folder: Folder, file: File, entry: RepoFile) -> bool:
-    """Whether the hub has this file with this content."""
-    if entry.size != file.size_bytes:
-        return False
-    if entry.lfs is not None:
-        return bool(entry.lfs.sha256 == file.sha256)
-    # A small file is a blob of git.
-    content = (folder.path / file.path).read_bytes()
-    blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
-    return bool(entry.blob_id == blob.hexdigest())
 
 
 def _published_before(repository: str, head: str | None, *, api: HfApi) -> frozenset[str]:

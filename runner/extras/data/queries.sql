@@ -19,18 +19,16 @@ ORDER BY d.id
 SELECT e.leaderboard_id, sum(e.held)::bigint AS submissions, count(*) AS users,
        coalesce(sum(e.held) FILTER (WHERE e.user_id = ANY (%(users)s::text[])), 0)::bigint AS by_user,
        sum(e.excluded)::bigint AS by_submission,
-       coalesce(sum(e.held) FILTER (WHERE e.user_banned), 0)::bigint AS of_banned,
-       array_agg(e.user_id ORDER BY e.user_id) FILTER (WHERE e.user_banned) AS banned,
        count(*) FILTER (WHERE e.user_id ~ '[^\s@]+@[^\s@]+\.[^\s@]+') AS addresses,
-       sum(e.pairs)::bigint AS pairs, coalesce(sum(e.pairs) FILTER (WHERE e.user_banned), 0)::bigint AS pairs_of_banned
+       sum(e.pairs)::bigint AS pairs
 FROM (
-    SELECT p.leaderboard_id, p.user_id, p.user_banned, count(*) AS held,
+    SELECT p.leaderboard_id, p.user_id, count(*) AS held,
            count(*) FILTER (WHERE p.submission_id = ANY (%(submissions)s::integer[])) AS excluded,
            count(DISTINCT p.code_id) FILTER (WHERE p.user_id <> ALL (%(users)s::text[])
                                                AND p.submission_id <> ALL (%(submissions)s::integer[])) AS pairs
     FROM runner.dataset_people p
     WHERE p.leaderboard_id = ANY (%(boards)s::integer[])
-    GROUP BY p.leaderboard_id, p.user_id, p.user_banned
+    GROUP BY p.leaderboard_id, p.user_id
 ) AS e
 GROUP BY e.leaderboard_id
 ORDER BY e.leaderboard_id
@@ -110,7 +108,7 @@ ORDER BY q.severity, q."check" COLLATE "C", q.submission_id, q.run_id
 
 -- name: keys
 -- The key and the code of each row that a data export of these leaderboards has.
-SELECT d.submission_id, d.runner, d.problem_name, d.user_id, d.code_id, d.code_sha256, d.code_bytes::bigint
+SELECT d.submission_id, d.runner, d.problem_name, d.user_id, d.code_id, d.code_sha256
 FROM runner.dataset_submissions d
 WHERE d.leaderboard_id = ANY (%(boards)s::integer[])
 ORDER BY d.submission_id, d.runner COLLATE "C"

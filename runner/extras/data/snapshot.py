@@ -88,14 +88,10 @@ class People:
     users: int
     by_user: int
     by_submission: int
-    of_banned: int
-    #: Ids of the banned users who submitted.
-    banned: tuple[str, ...]
     #: How many users have an id that holds an address of electronic mail.
     addresses: int
-    #: Different users and codes of the submissions that the scope does not leave out, and those of banned users.
+    #: Different users and codes of the submissions that the scope does not leave out.
     pairs: int
-    pairs_of_banned: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +127,7 @@ class Snapshot:
     def people(self, scope: Scope) -> Sequence[People]:
         """How many submissions there are, and how many the scope leaves out; a leaderboard without any is not there."""
         records = rows(self._connection, QUERIES["people"], scope.parameters())
-        return [People(**{**line, "banned": tuple(line["banned"] or ())}) for line in records]
+        return [People(**line) for line in records]
 
     def unknown(self, scope: Scope) -> Sequence[str]:
         """Users and submissions that the scope leaves out, and that are not in the database."""

@@ -127,7 +127,7 @@ def test_json_lines_of_kernelbook_and_bad_ones(served: Rig, call: Call, tmp_path
     rows = [row for row in rows if "key" not in row]
     source.write_text("".join(json.dumps(row) + "\n" for row in rows[:1]))
     assert call(
-        *("batch", "run", str(source), "--gpu", "CPU", "--out", str(out), "--inputs", "3"), database=served.url
+        *("batch", "run", str(source), "--gpu", "CPU", "--out", str(out), "--setting", "inputs=3"), database=served.url
     ).code == 0  # fmt: skip
     assert len(served.evaluator.seen) == seen + 1
     settings = ("--setting", "baseline=compile", "--setting", "perturb=false", "--setting", "timeout_s=5")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,10 @@ def filler(database_url: str) -> Iterator[Filler]:
 
 
 def test_an_export_is_made_verified_and_damaged(call: Call, filler: Filler, database_url: str, tmp_path: Path) -> None:
-    """The flat file's path on stdout, counts on stderr or as JSON; exit code 1 for damage."""
+    """The flat file's path on stdout, counts on stderr or as JSON; 2 for an open leaderboard, 1 for damage."""
     target = tmp_path / "out"
+    refused = call("data", "export", target, "--licence", "mit", database=database_url)
+    assert (refused.code, "running (open until" in refused.err, target.exists()) == (2, True, False)
     made = call("data", "export", target, "--leaderboard", "gemv", "--licence", "mit", database=database_url)
     assert made.code == 0, made.err
     assert made.out.splitlines() == [str(target / "gemv_submissions.parquet")]
@@ -42,16 +43,6 @@ def test_an_export_is_made_verified_and_damaged(call: Call, filler: Filler, data
     damaged = call("data", "verify", target)
     assert (damaged.code, damaged.out) == (1, "runs.parquet is missing\n")
     assert call("data", "verify", target, "--json").document["wrong"] == ["runs.parquet is missing"]
-
-
-def test_an_open_leaderboard_is_refused_by_name(call: Call, filler: Filler, database_url: str, tmp_path: Path) -> None:
-    """Exit code 2 and no folder; --private has it."""
-    refused = call("data", "export", tmp_path / "out", "--licence", "mit", database=database_url)
-    assert refused.code == 2
-    assert "running (open until" in refused.err
-    assert not (tmp_path / "out").exists()
-    assert call("data", "export", tmp_path / "out", "--private", database=database_url).code == 0
-    assert (tmp_path / "out" / "kernels_submissions.parquet").exists()
 
 
 def test_lists_keys_and_notes(call: Call, filler: Filler, database_url: str, tmp_path: Path) -> None:
@@ -85,14 +76,3 @@ def test_check_ends_with_1_on_what_is_unusable(call: Call, filler: Filler, datab
     (finding,) = call("data", "check", "--json", database=database_url).document["findings"]
     assert (finding["check"], finding["severity"], finding["submission_id"]) == ("negative", "unusable", bad)
     assert "-1" in finding["reason"]
-
-
-@pytest.mark.parametrize("command", [("export", "out", "--private"), ("verify", "out"), ("check",)])
-def test_without_the_extra_a_sentence_says_how_to_install_it(
-    call: Call, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
-) -> None:
-    """Before anything is read or written."""
-    monkeypatch.setattr("runner.extras.optional.find_spec", lambda name: None if name == "pyarrow" else find_spec(name))
-    said = call("data", *command, database="postgresql://nowhere.invalid/x")
-    assert said.code == 2
-    assert "need pyarrow; install the extra with `pip install 'kernel-runner[data]'`" in said.err

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
+
+from starlette.testclient import TestClient
 
 from runner.extras.trainers.client import AsyncClient
 from runner.extras.trainers.client.kernelgym import build
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import Rig
-
-Send = Callable[..., tuple[int, Any]]
 
 
 def task(name: str, **found: object) -> dict[str, Any]:
@@ -35,32 +33,10 @@ def task(name: str, **found: object) -> dict[str, Any]:
 
 def talk(url: str, *requests: tuple[str, str, object], patience_s: float = 60.0) -> list[tuple[int, Any]]:
     """Send requests to the application one after another; status and body of each."""
-
-    async def one(app: Any, method: str, path: str, body: object) -> tuple[int, Any]:  # noqa: ANN401 - ASGI
-        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        sent: list[dict[str, Any]] = []
-        scope = {
-            "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b"",
-            "headers": [], "app": app,
-        }  # fmt: skip
-        waiting = [{"type": "http.request", "body": raw, "more_body": False}]
-
-        async def receive() -> dict[str, Any]:
-            return waiting.pop() if waiting else {"type": "http.disconnect"}
-
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
-        await app(scope, receive, send)
-        return sent[0]["status"], json.loads(b"".join(message.get("body", b"") for message in sent[1:]))
-
-    async def run() -> list[tuple[int, Any]]:
-        client = AsyncClient(url, gpu_type="CPU", patience_s=patience_s)
-        app = build(client)
-        async with app.router.lifespan_context(app):
-            return [await one(app, *request) for request in requests]
-
-    return asyncio.run(run())
+    with TestClient(build(AsyncClient(url, gpu_type="CPU", patience_s=patience_s))) as http:
+        bodies = [body if isinstance(body, bytes) else json.dumps(body).encode() for _, _, body in requests]
+        answers = [http.request(how, path, content=body) for (how, path, _), body in zip(requests, bodies, strict=True)]
+    return [(answer.status_code, answer.json()) for answer in answers]
 
 
 def test_what_its_clients_send_is_answered(served: Rig) -> None:

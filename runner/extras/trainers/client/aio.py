@@ -211,23 +211,10 @@ class AsyncClient:
     async def look(self, keys: Sequence[str]) -> dict[str, Result | None]:
         """The results of these keys so far; None: no result yet. A key that was never submitted is missing."""
         by_key: dict[str, Result | None] = {}
-        for first in range(0, len(keys), _KEYS_AT_ONCE):
-            part = [stored_key(key, self.scope) for key in keys[first : first + _KEYS_AT_ONCE]]
-            for row in await self._all("results_of_keys", keys=part, user_id=self._user_id):
-                key = row["key"].removesuffix(self.scope)
-                by_key[key] = None if row["result"] is None else result_of({**row, "key": key})
+        for row in await self._rows_of([stored_key(key, self.scope) for key in keys]):
+            key = row["key"].removesuffix(self.scope)
+            by_key[key] = None if row["result"] is None else result_of({**row, "key": key})
         return by_key
-
-    async def cancel(self) -> int:
-        """Cancel the batch; returns how many items that ended at once. Those that run end within seconds."""
-        ended = 0
-        while True:
-            row = await self._one("cancel_batch", batch=self.batch, user_id=self._user_id)
-            if row is None:
-                return ended
-            ended += int(row["ended"])
-            if not row["left_over"]:
-                return ended
 
     # -- inside
 
@@ -377,14 +364,17 @@ class AsyncClient:
 
     async def _fetch(self, keys: Sequence[str]) -> int:
         """Fetch the results of these keys, as far as there are any."""
-        came = 0
+        over = [row for row in await self._rows_of(keys) if row["result"] is not None]
+        await self._settle(over)
+        return len(over)
+
+    async def _rows_of(self, keys: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        """The items of these stored keys that are known."""
+        rows: list[Mapping[str, Any]] = []
         for first in range(0, len(keys), _KEYS_AT_ONCE):
             part = list(keys[first : first + _KEYS_AT_ONCE])
-            rows = await self._all("results_of_keys", keys=part, user_id=self._user_id)
-            over = [row for row in rows if row["result"] is not None]
-            await self._settle(over)
-            came += len(over)
-        return came
+            rows += await self._all("results_of_keys", keys=part, user_id=self._user_id)
+        return rows
 
     async def _settle(self, rows: Sequence[Mapping[str, Any]]) -> None:
         async with self._room:

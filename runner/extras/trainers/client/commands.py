@@ -71,13 +71,11 @@ def run(
         str | None, typer.Option("--user", metavar="U", help="User id.", show_default="your login name")
     ] = None,
     reward: _Reward = "kernelbook@1",
-    inputs: Annotated[int | None, typer.Option("--inputs", metavar="N", help="Inputs to compare on, 1 to 20.")] = None,
-    timed_calls: Annotated[
-        int | None, typer.Option("--timed-calls", metavar="N", help="Timed calls, 0 to 1000; 0: no time.")
-    ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--setting", metavar="KEY=VALUE", help="Setting (docs/trainers.md); may be repeated."),
+        typer.Option(
+            "--setting", metavar="KEY=VALUE", help="Setting (docs/trainers.md), e.g. inputs=3; may be repeated."
+        ),
     ] = None,
     group_size: Annotated[int, typer.Option("--group-size", metavar="N", help="Candidates in one job, 1 to 16.")] = 8,
     outstanding: _Outstanding = 512,
@@ -99,7 +97,6 @@ def run(
     """
     named(reward)
     settings = dict(map(_setting, setting or ()))
-    settings |= {key: value for key, value in (("inputs", inputs), ("timed_calls", timed_calls)) if value is not None}
     entries, unreadable = _read(source, candidates)
     scope = scope_of(gpu, settings)
     results = ResultsFile(out_file, scope)
@@ -137,8 +134,9 @@ def run(
         results.close()
     rows = [
         {**row, "name": entry.name, "level": entry.level, "problem": entry.problem, "sample": entry.sample}
-        for row in read_rows(out_file, scope)
-        for entry in by_key.get(row["key"], ())
+        for key, same in by_key.items()
+        if (row := results.rows.get(key)) is not None
+        for entry in same
     ]
     lines = by_level(rows, reward)
     if kernelbench is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
@@ -62,7 +62,6 @@ def build(client: AsyncClient) -> Starlette:
         exception_handlers={_BadRequestError: _bad, SubmissionError: _bad, DatabaseUnavailableError: _away},
     )
     app.state.client = client
-    app.state.working = {}
     return app
 
 
@@ -161,8 +160,7 @@ def serve(client: AsyncClient, *, host: str, port: int) -> None:
 
 
 async def _evaluate(request: Request) -> Response:
-    item = item_of(await _body(request))
-    (result,) = await _results_of(request, [item])
+    (result,) = await request.app.state.client.evaluate([item_of(await _body(request))])
     return JSONResponse(answer_of(result))
 
 
@@ -171,23 +169,8 @@ async def _evaluate_batch(request: Request) -> Response:
     tasks = body.get("tasks") if isinstance(body, Mapping) else body
     if not isinstance(tasks, list) or not 1 <= len(tasks) <= MAX_TASKS:
         raise _BadRequestError(f"tasks are a list of 1 to {MAX_TASKS}")
-    items = [item_of(task) for task in tasks]
-    results = await _results_of(request, items)
+    results = await request.app.state.client.evaluate([item_of(task) for task in tasks])
     return JSONResponse({"results": [answer_of(result) for result in results]})
-
-
-async def _results_of(request: Request, items: Sequence[Item]) -> list[Result]:
-    client: AsyncClient = request.app.state.client
-    working: dict[str, int] = request.app.state.working
-    for item in items:
-        working[item.key] = working.get(item.key, 0) + 1
-    try:
-        return await client.evaluate(items)
-    finally:
-        for item in items:
-            working[item.key] -= 1
-            if not working[item.key]:
-                del working[item.key]
 
 
 async def _status(request: Request) -> Response:
@@ -205,7 +188,7 @@ async def _of_task(request: Request, shown: Any) -> Response:  # noqa: ANN401 - 
         return JSONResponse({"detail": f"task {key} is not known"}, status_code=404)
     result = results[key]
     if result is None:
-        return JSONResponse({"task_id": key, "status": "processing" if key in request.app.state.working else "pending"})
+        return JSONResponse({"task_id": key, "status": "pending"})
     return JSONResponse(shown(result))
 
 

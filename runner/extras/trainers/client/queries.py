@@ -10,5 +10,4 @@ from runner.store.queries import statements
 QUERIES: Final = statements(
     __file__,
     "batch_progress(batch text, user_id text)",
-    "cancel_batch(batch text, user_id text)",
 )

@@ -31,7 +31,7 @@ class ResultsFile:
         """
         self._path = path
         self._scope = scope
-        #: The lines by key, as far as they need no second evaluation: with a result, and of equal settings (`scope`).
+        #: The lines by key that need no second evaluation: with a result, of equal settings (`scope`) or added here.
         self.rows: dict[str, Mapping[str, Any]] = {}
         try:
             require_writable(path)
@@ -74,6 +74,7 @@ class ResultsFile:
         """Append a line, whole or not at all."""
         self._file.write(line_of(row).encode())
         self._file.flush()
+        self.rows[row["key"]] = row
 
     def close(self) -> None:
         """Write it to disk and close it."""
@@ -199,8 +200,8 @@ def _ms(time_ns: float) -> float:
     return float(f"{time_ns / 1e6:.3g}")
 
 
-def read_rows(path: Path, scope: str | None = None) -> Iterator[Mapping[str, Any]]:
-    """The lines of a file of results, the last one of each key; `scope`: only of equal settings.
+def read_rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The lines of a file of results, the last one of each key.
 
     Raises:
         DataError: it is no such file.
@@ -209,8 +210,7 @@ def read_rows(path: Path, scope: str | None = None) -> Iterator[Mapping[str, Any
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             row = _parsed(line, path, number)
-            if scope is None or row.get("scope") == scope:
-                rows[str(row.get("key"))] = row
+            rows[str(row.get("key"))] = row
     return iter(rows.values())
 
 

@@ -23,9 +23,8 @@ def require(*modules: str) -> None:
     """
     absent = missing(*_NEEDED, *modules)
     if absent:
-        extra = "kernelbook,ray" if "ray" in absent else "kernelbook"
         raise ConfigError(
-            f"this step needs {' and '.join(absent)}; install it with `pip install 'kernel-runner[{extra}]'`"
+            f"this step needs {' and '.join(absent)}; install it with `pip install 'kernel-runner[kernelbook]'`"
         )
 
 

@@ -20,13 +20,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from runner.base.errors import ConfigError, InfrastructureError
 from runner.extras.environment import environment_explained
 
 from .completion import Completion, Failure, decide
-from .journal import Answer, request_of
+from .journal import Answer, Journal, request_of
 from .report import Account
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ _LONGEST_WAIT_S: Final = 120.0
 _LONGEST_ASKED_FOR_S: Final = 3600.0
 #: Requests that fail one after the other before the service counts as down.
 _DOWN_AFTER: Final = 50
-#: Requests at a time of one client.
-_POOL: Final = 64
 #: What is read of an answer at most. The longest completions have a hundredth of it.
 _MOST_BYTES: Final = 32 << 20
 #: How long a step that ends waits for requests in flight.
@@ -82,7 +80,7 @@ class Endpoint:
             raise ConfigError("no API key: set PRIME_API_KEY in the environment or in .env")
 
     def clients(self) -> list[Service]:
-        """Clients, as many for each address; requests are to be shared among them evenly.
+        """A client for each address; requests are to be shared among them evenly.
 
         Raises:
             ConfigError: see `require_key`; or the environment's proxy or certificates cannot be used.
@@ -93,10 +91,7 @@ class Endpoint:
         headers = {"Authorization": f"Bearer {self.api_key}", "User-Agent": "kernel-runner"}
         if self.team_id is not None:
             headers["X-Prime-Team-ID"] = self.team_id
-        # For each request the library looks at all connections of its pool: so several pools, each large enough for its
-        # share.
-        pools = -(-self.concurrency // (_POOL * len(self.urls)))
-        limits = httpx2.Limits(max_connections=2 * _POOL, max_keepalive_connections=2 * _POOL)
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
         with environment_explained():
             return [
                 Service(
@@ -105,7 +100,6 @@ class Endpoint:
                     # The whole request has one limit of time.
                     http=httpx2.AsyncClient(headers=headers, limits=limits, timeout=None, follow_redirects=True),
                 )
-                for _ in range(pools)
                 for url in self.urls
             ]
 
@@ -156,16 +150,6 @@ class Request:
         return request_of(model, self.messages, self.parameters)
 
 
-class Keeper(Protocol):
-    """Keeps answers: a journal, or what passes them on to one."""
-
-    def find(self, step: str, request: str) -> Answer | None:
-        """The answer to a request, if it is there."""
-
-    def keep(self, step: str, request: str, answer: Answer) -> None:
-        """Keep an answer."""
-
-
 class Asker:
     """Asks all requests of a step that the journal does not answer.
 
@@ -175,7 +159,7 @@ class Asker:
     def __init__(
         self,
         endpoint: Endpoint,
-        journal: Keeper,
+        journal: Journal,
         *,
         step: str,
         check: Check,

@@ -38,13 +38,6 @@ kernelbook_app = typer.Typer(
 app.add_typer(kernelbook_app, name="kernelbook")
 
 
-class Split(StrEnum):
-    """How rows are shared between training and validation."""
-
-    GROUP = "group"
-    ROW = "row"
-
-
 class Name(StrEnum):
     """The data sets that are uploaded."""
 
@@ -65,10 +58,6 @@ _Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="The
 _Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Take only the first N rows.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask, write and send nothing; say what would be done.")]
 _Again = Annotated[bool, typer.Option("--again", help="Ask again for rows whose answers could not be used.")]
-_Ray = Annotated[
-    str | None,
-    typer.Option("--ray", metavar="ADDRESS", help="Use the nodes of a Ray cluster; auto: the one of this machine."),
-]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -82,7 +71,6 @@ def synthesize(
     output: _Output = None,
     model: _Model = None,
     limit: _Limit = None,
-    ray: _Ray = None,
     dry_run: _DryRun = False,
     again: _Again = False,
     as_json: _AsJson = False,
@@ -92,7 +80,7 @@ def synthesize(
     Reads the file of step 2, or other prompts. Writes outputs/completions.jsonl: the input's columns, completion and
     generation_ms. Prompts that are lists of messages are sent as they are.
     """
-    settings = _asking_settings(ray)
+    settings = _asking_settings()
     from runner.extras.trainers.kernelbook import prompts as before
     from runner.extras.trainers.kernelbook import synthesize as step
 
@@ -102,7 +90,6 @@ def synthesize(
         source=_source(settings, input_ or before.OUTPUT, limit),
         output=output or Path(step.OUTPUT),
         model=(model, before.MODEL),
-        ray=ray,
         dry_run=dry_run,
         again=again,
         as_json=as_json,
@@ -145,7 +132,7 @@ def score(
     if dry_run:
         _print_reports(step.planned(source), as_json=as_json)
         return
-    with _client(context, gpu, batch, timed_calls) as client, stages(source.count) as progress:
+    with _client(context, gpu, batch, timed_calls) as client, stages() as progress:
         report = step.run(
             source,
             client,
@@ -172,7 +159,6 @@ def filter_(
     output: _Output = None,
     model: _Model = None,
     limit: _Limit = None,
-    ray: _Ray = None,
     dry_run: _DryRun = False,
     again: _Again = False,
     as_json: _AsJson = False,
@@ -182,7 +168,7 @@ def filter_(
     Reads siro1/kernelbook-glm4_7-evals. Writes outputs/filtered_dataset.jsonl: all columns, and difficulty and
     evaluation_raw. Every answer is kept at once in outputs/journal.sqlite; a second run asks only what is missing.
     """
-    settings = _asking_settings(ray)
+    settings = _asking_settings()
     from runner.extras.trainers.kernelbook import difficulty
 
     if threshold is None:
@@ -195,7 +181,6 @@ def filter_(
         source=_source(settings, input_ or difficulty.INPUT, limit),
         output=output or Path(difficulty.OUTPUT),
         model=(model, difficulty.MODEL),
-        ray=ray,
         dry_run=dry_run,
         again=again,
         as_json=as_json,
@@ -209,7 +194,6 @@ def prompts(
     output: _Output = None,
     model: _Model = None,
     limit: _Limit = None,
-    ray: _Ray = None,
     dry_run: _DryRun = False,
     again: _Again = False,
     as_json: _AsJson = False,
@@ -219,7 +203,7 @@ def prompts(
     Reads GPUMODE/KernelBook. Writes outputs/synthetic_prompts.jsonl: prompt, module_name, python_code. A specification
     that holds code or names Triton is asked for again, and kept aside if it still does.
     """
-    settings = _asking_settings(ray)
+    settings = _asking_settings()
     from runner.extras.trainers.kernelbook import prompts as step
 
     _ask(
@@ -228,7 +212,6 @@ def prompts(
         source=_source(settings, input_ or step.INPUT, limit),
         output=output or Path(step.OUTPUT),
         model=(model, step.MODEL),
-        ray=ray,
         dry_run=dry_run,
         again=again,
         as_json=as_json,
@@ -282,7 +265,7 @@ def lengths(
     if name is None:
         raise ConfigError("no data set: give --input, or set DATASET_PATH in the environment or in .env")
     source = _source(settings, name, limit)
-    with stages(source.count) as progress:
+    with stages() as progress:
         report, tokens = step.run(
             source,
             model=tokenizer or settings.get("MODEL_NAME") or step.MODEL_NAME,
@@ -306,9 +289,6 @@ def upload(
     repository: Annotated[
         str | None, typer.Option("--repository", metavar="OWNER/NAME", help="At the hub; for one SET.")
     ] = None,
-    split: Annotated[
-        Split, typer.Option("--split", help="Keep rows of one code together, or share row by row.")
-    ] = Split.GROUP,
     source: Annotated[
         str | None, typer.Option("--source", metavar="TEXT", help="Name and revision of the source, for the card.")
     ] = None,
@@ -319,8 +299,8 @@ def upload(
 ) -> None:
     """Step 5: put data sets with their splits and a card to the hub or into a folder.
 
-    A tenth is for validation, seed 42; the synthetic set is not split. Only the path that a set needs must be given:
-    FILTERED_DATASET_PATH, UNIQUE_DATASET_PATH or SYNTHETIC_DATASET_PATH.
+    A tenth is for validation, seed 42, with rows of the same code on one side; the synthetic set is not split. Only the
+    path that a set needs must be given: FILTERED_DATASET_PATH, UNIQUE_DATASET_PATH or SYNTHETIC_DATASET_PATH.
     """
     require("dotenv", *(["huggingface_hub"] if to is None else []))
     from runner.extras.trainers.kernelbook import upload as step
@@ -338,7 +318,6 @@ def upload(
             to=to,
             repository=repository,
             token=settings.hub_token,
-            split=split.value,
             limit=limit,
             facts={"source": source},
             dry_run=dry_run,
@@ -363,9 +342,9 @@ def scripts(
         typer.echo(path)
 
 
-def _asking_settings(ray: str | None) -> Settings:
+def _asking_settings() -> Settings:
     """The variables, where all is installed that a step needs to ask a model."""
-    require("httpx2", "dotenv", *(["ray"] if ray is not None else []))
+    require("httpx2", "dotenv")
     from runner.extras.trainers.kernelbook.settings import Settings
 
     return Settings.load()
@@ -386,7 +365,6 @@ def _ask(
     source: Source,
     output: Path,
     model: tuple[str | None, str],
-    ray: str | None,
     dry_run: bool,
     again: bool,
     as_json: bool,
@@ -394,7 +372,7 @@ def _ask(
     """Run a step that asks a model. `model`: that of the option, and the usual one."""
     from runner.extras.trainers.kernelbook import enrich
 
-    with stages(source.count) as progress:
+    with stages() as progress:
         report = enrich.run(
             step,
             source,
@@ -402,7 +380,6 @@ def _ask(
             output=output,
             dry_run=dry_run,
             again=again,
-            ray=ray,
             progress=lambda done: progress("rows", done, 0),
         )
     _print_reports(report, as_json=as_json)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,13 +17,20 @@ _STOP: Final = (401, 402, 403)
 #: The request itself: the same request is refused again until its row, its model or the service changes.
 _REFUSED: Final = (400, 413, 422)
 _QUOTED_CHARS: Final = 300
+#: How much of a body may name a code.
+_SEARCHED_CHARS: Final = 100_000
 #: Counts of tokens beyond it are no counts, and SQLite does not hold much more.
 _MOST_TOKENS: Final = 2**53
-_CODE_KEYS: Final = ("code", "status", "status_code", "statusCode", "http_status", "http_code")
-_SENTENCE_KEYS: Final = ("message", "msg", "detail", "error_description", "error")
-_CODE: Final = re.compile(r"(?<!\d)([45]\d\d)(?!\d)")
-#: A code that a sentence begins with, such as "Error code: 402 - no credits".
-_LEADING_CODE: Final = re.compile(r"\W*(?:(?:http|error|status|code)\W*)*([45]\d\d)(?!\d)", re.IGNORECASE)
+#: A code of HTTP in a body that is no completion: in a field of its own, or where a sentence begins with it, such as
+#: "Error code: 402 - no credits".
+_CODE: Final = re.compile(
+    r'"(?:code|status|status_?code|http_status|http_code)"\s*:\s*"?[^"\d,}]{0,20}(?P<field>[45]\d\d)(?!\d)'
+    r'|"(?:message|msg|detail|error_description|error)"\s*:\s*"\W*(?:(?:http|error|status|code)\W*)*'
+    r"(?P<sentence>[45]\d\d)(?!\d)",
+    re.IGNORECASE,
+)
+#: Where a sentence of the service stands, the outermost first.
+_SENTENCE_KEYS: Final = ("error", "message", "msg", "detail", "error_description", "choices")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +69,24 @@ class Failure:
 
 def decide(status: int, body: bytes) -> Completion | Failure:
     """What an answer of HTTP is, whatever its content type says."""
-    reply = _parsed(body)
-    error = _error_of(reply)
-    codes = list(_codes(error))
-    if not 200 <= status < 300:
-        codes.insert(0, status)
-    elif error is None:
-        answer = _completion(reply)
-        if isinstance(answer, Completion):
-            return answer
-        return Failure(why=f"HTTP {status}: expected a chat completion, found {answer}, in {quoted(body)}")
+    try:
+        reply = json.loads(body)
+    except (ValueError, RecursionError):
+        reply = None
+    is_good = 200 <= status < 300
+    what: Completion | str = ""
+    if is_good and not _reports_error(reply):
+        what = _completion(reply)
+        if isinstance(what, Completion):
+            return what
+    matches = _CODE.finditer(body.decode("utf-8", "replace")[:_SEARCHED_CHARS])
+    codes = [*([] if is_good else [status]), *(int(match["field"] or match["sentence"]) for match in matches)]
     code = next((code for code in codes if code in _STOP), codes[0] if codes else None)
     within = "" if code in (None, status) else f", error {code}"
-    sentence = _sentence(error) or f"expected a chat completion, found {quoted(body)}"
+    if what:
+        sentence = f"expected a chat completion, found {what}, in {quoted(body)}"
+    else:
+        sentence = _sentence(reply) or f"expected a chat completion, found {quoted(body)}"
     return Failure(why=f"HTTP {status}{within}: {sentence}", code=code)
 
 
@@ -92,97 +103,38 @@ def _line(text: str) -> str:
     return line if len(line) <= _QUOTED_CHARS and len(start) == len(text) else f"{line[:_QUOTED_CHARS]}…"
 
 
-def _parsed(body: bytes) -> Any:  # noqa: ANN401 - JSON
-    """The body's JSON; of a stream of events, the first event with an error; None where it is neither."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        pass
-    for line in body.splitlines():
-        if line.startswith(b"data:"):
-            try:
-                event = json.loads(line[5:])
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(event, dict) and event.get("error"):
-                return event
-    return None
+def _first_choice(reply: Any) -> Any:  # noqa: ANN401 - JSON
+    choices = reply.get("choices") if isinstance(reply, Mapping) else None
+    return choices[0] if isinstance(choices, list) and choices else None
 
 
-def _error_of(reply: Any) -> Any:  # noqa: ANN401 - JSON
-    """What the body says of an error, wherever services put it; None: nothing."""
-    # Google sends a list with the error in it.
-    if isinstance(reply, list) and len(reply) == 1:
-        reply = reply[0]
-    if not isinstance(reply, Mapping):
-        return None
-    if reply.get("error"):
-        error = reply["error"]
-        # A text or a flag beside the code and the sentence.
-        return error if isinstance(error, Mapping) else {**reply, "choices": None}
-    choices = reply.get("choices")
-    if "choices" not in reply:
-        return reply if any(name in reply for name in (*_CODE_KEYS, *_SENTENCE_KEYS)) else None
-    first = choices[0] if isinstance(choices, list) and choices else None
-    if isinstance(first, Mapping):
-        if first.get("error"):
-            return first["error"]
-        if first.get("finish_reason") == "error":
-            return first
-    return None
+def _reports_error(reply: Any) -> bool:  # noqa: ANN401 - JSON
+    """Whether a body says that something failed, whatever else it holds."""
+    choice = _first_choice(reply)
+    return (isinstance(reply, Mapping) and bool(reply.get("error"))) or (
+        isinstance(choice, Mapping) and (bool(choice.get("error")) or choice.get("finish_reason") == "error")
+    )
 
 
-def _codes(error: Any) -> Iterator[int]:  # noqa: ANN401 - JSON
-    """The codes of HTTP in an error, the outermost first."""
-    parts = deque([error])
-    while parts:
-        part = parts.popleft()
-        if isinstance(part, Mapping):
-            for key, value in part.items():
-                if isinstance(value, Mapping | list):
-                    parts.append(value)
-                elif key in _CODE_KEYS and (code := _code(value)) is not None:
-                    yield code
-                elif key in _SENTENCE_KEYS and isinstance(value, str) and (match := _LEADING_CODE.match(value)):
-                    yield int(match[1])
-        elif isinstance(part, list):
-            parts.extend(part)
-        elif isinstance(part, str) and (match := _LEADING_CODE.match(part)):
-            yield int(match[1])
-
-
-def _code(value: object) -> int | None:
-    if isinstance(value, str):
-        match = _CODE.search(value)
-        return None if match is None else int(match[1])
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value) if 400 <= value < 600 else None
-
-
-def _sentence(error: Any) -> str | None:  # noqa: ANN401 - JSON
+def _sentence(value: Any) -> str | None:  # noqa: ANN401 - JSON
     """The service's own sentence."""
-    if isinstance(error, str):
-        return _line(error)
-    if isinstance(error, Mapping):
-        sentences = (_sentence(error[key]) for key in _SENTENCE_KEYS if isinstance(error.get(key), str | Mapping))
-        return next((sentence for sentence in sentences if sentence), None)
+    if isinstance(value, str):
+        return _line(value)
+    if isinstance(value, list) and value:
+        return _sentence(value[0])
+    if isinstance(value, Mapping):
+        return next(filter(None, (_sentence(value.get(key)) for key in _SENTENCE_KEYS)), None)
     return None
 
 
 def _completion(reply: Any) -> Completion | str:  # noqa: ANN401 - JSON
     """The completion, or what stands in the body in its place."""
-    choices = reply.get("choices") if isinstance(reply, Mapping) else None
-    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(reply, Mapping):
+        return "no JSON object"
+    choice = _first_choice(reply)
     message = choice.get("message") if isinstance(choice, Mapping) else None
     if not isinstance(choice, Mapping) or not isinstance(message, Mapping):
-        return (
-            "no JSON object"
-            if not isinstance(reply, Mapping)
-            else "no choices"
-            if not isinstance(choices, list) or not choices
-            else "no message in the first choice"
-        )
+        return "no message in the first choice" if reply.get("choices") else "no choices"
     parts = _parts(message.get("content"))
     if parts is None:
         return "content that is neither text nor a list of parts"

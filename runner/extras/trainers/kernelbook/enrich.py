@@ -45,14 +45,12 @@ def run(
     output: Path,
     dry_run: bool = False,
     again: bool = False,
-    ray: str | None = None,
     progress: Progress = lambda _: None,
 ) -> StepReport:
     """Run a step on rows, which are read twice. Its journal is `journal.sqlite` beside the output, a JSONL file.
 
-    `dry_run`: only count what would be asked. `again`: ask again for rows whose answers could not be used. `ray`: the
-    address of a cluster whose nodes ask; None: this process does. `progress` gets how many rows are answered or left
-    out.
+    `dry_run`: only count what would be asked. `again`: ask again for rows whose answers could not be used.
+    `progress` gets how many rows are answered or left out.
     """
     report = StepReport(step=step.name)
     file = output.with_name("journal.sqlite")
@@ -67,39 +65,19 @@ def run(
             journal.forget_bad(step.name)
         read = StepReport(step=step.name)
         requests = (request for _, request in _requests(step, source, read))
-        unanswered: Mapping[str, str]
-        if ray is None:
-            done = count(1)
-            asker = Asker(endpoint, journal, step=step.name, check=step.check, progress=lambda: progress(next(done)))
-            asker.ask(requests)
-            account, unanswered = asker.account, asker.unanswered
-        else:
-            from .spread import ask
-
-            account, unanswered = ask(
-                ray,
-                requests,
-                endpoint,
-                journal,
-                step=step.name,
-                check=step.check,
-                progress=lambda asked: progress(asked + read.dropped.total()),
-            )
-        report.account = account
+        done = count(1)
+        asker = Asker(endpoint, journal, step=step.name, check=step.check, progress=lambda: progress(next(done)))
+        asker.ask(requests)
+        report.account = asker.account
         facts = {**source.facts, **step.facts, f"model of {step.name}": endpoint.model}
         with outcomes(output, report, facts) as (write, write_failure):
-            counted: set[str] = set()
             for row, request in _requests(step, source, report):
                 name = request.name(endpoint.model)
                 answer = journal.find(step.name, name)
-                if answer is not None and name not in counted:
-                    counted.add(name)
-                    account.all_tokens_in += answer.tokens_in
-                    account.all_tokens_out += answer.tokens_out
                 if answer is not None and answer.good:
                     write(step.result(row, answer))
                     continue
-                why = unanswered.get(name, "not answered") if answer is None else answer.why_not or "malformed"
+                why = asker.unanswered.get(name, "not answered") if answer is None else answer.why_not or "malformed"
                 write_failure(why, {"answer": None if answer is None else answer.text, "row": row})
     return report
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,6 @@ class Account:
     retries: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
-    #: Of all answers of the step's rows, those of earlier runs too.
-    all_tokens_in: int = 0
-    all_tokens_out: int = 0
-
-    def add(self, other: Account) -> None:
-        """Add what a part of the step asked for."""
-        for part in fields(self):
-            setattr(self, part.name, getattr(self, part.name) + getattr(other, part.name))
 
 
 @dataclass(kw_only=True)
@@ -80,8 +72,6 @@ class StepReport:
                 f"  asked {account.asked}, from the journal {account.from_journal}, retries {account.retries}, "
                 f"tokens {account.tokens_in} in and {account.tokens_out} out"
             )
-            if account.from_journal:
-                lines.append(f"  with earlier runs: tokens {account.all_tokens_in} in and {account.all_tokens_out} out")
         return lines + [f"  {name}: {value}" for name, value in self.facts.items() if not isinstance(value, Mapping)]
 
 

@@ -69,23 +69,6 @@ class Source:
         """
         return islice(chain.from_iterable(map(read, self.files)), self._limit)
 
-    def count(self) -> int:
-        """How many rows there are; the rows are not looked at."""
-        count = sum(map(_count, self.files))
-        return count if self._limit is None else min(count, self._limit)
-
-
-def _count(file: Path) -> int:
-    if file.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        try:
-            return int(pq.read_metadata(file).num_rows)
-        except (OSError, ValueError) as error:
-            raise DataError(f"{file} is no parquet file: {error}") from error
-    with file.open("rb") as lines:
-        return sum(bool(line.strip()) for line in lines)
-
 
 def read(file: Path) -> Iterator[Row]:
     """The rows of a JSONL or parquet file. A number that is not finite is null, since JSON has no such."""

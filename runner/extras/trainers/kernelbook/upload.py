@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from runner import __version__
 from runner.base.errors import ConfigError, DataError
@@ -133,22 +133,12 @@ def by_group(lines: Sequence[Line], *, share: float = TEST_SHARE, seed: int = SE
     return [index for index in range(len(lines)) if index not in chosen], sorted(chosen)
 
 
-def by_row(lines: Sequence[Line], *, share: float = TEST_SHARE, seed: int = SEED) -> tuple[list[int], list[int]]:
-    """The split that `datasets.Dataset.train_test_split(test_size=share, seed=seed)` makes, row for row."""
-    import numpy as np
-
-    order = np.random.default_rng(seed).permutation(len(lines)).tolist()
-    count = math.ceil(share * len(lines))
-    return order[count:], order[:count]
-
-
 def make(
     target: Target,
     source: Path,
     dataset_rows: Rows,
     folder: Path,
     *,
-    split: Literal["group", "row"] = "group",
     facts: Mapping[str, Any] | None = None,
 ) -> Mapping[str, int]:
     """Write parquet files and the card of a data set to an empty folder; how many rows each split has, if it has any.
@@ -157,7 +147,7 @@ def make(
     """
     lines = dataset_rows.lines
     if target.split:
-        training, validation = (by_group if split == "group" else by_row)(lines)
+        training, validation = by_group(lines)
         parts = {"train": training or validation, "validation": validation if training else []}
     else:
         parts = {"train": list(range(len(lines)))}
@@ -169,7 +159,7 @@ def make(
         write(file, dataset_rows.columns, _batches(source, [lines[index].start for index in indices]))
     rows = {name: len(indices) for name, indices in parts.items()}
     known_facts = {**facts_of(source), **{name: fact for name, fact in (facts or {}).items() if fact is not None}}
-    (folder / "README.md").write_text(_card(target, rows, split, dataset_rows.licences, known_facts), encoding="utf-8")
+    (folder / "README.md").write_text(_card(target, rows, dataset_rows.licences, known_facts), encoding="utf-8")
     return rows
 
 
@@ -180,7 +170,6 @@ def run(
     to: Path | None,
     repository: str | None,
     token: str | None,
-    split: Literal["group", "row"] = "group",
     limit: int | None = None,
     facts: Mapping[str, Any] | None = None,
     dry_run: bool = False,
@@ -206,7 +195,7 @@ def run(
     dataset_rows = look(source, limit=limit)
     work = scratch(to if to is not None and not dry_run else source.parent, f"upload-{target.name}")
     try:
-        rows = make(target, source, dataset_rows, work / "made", split=split, facts=facts)
+        rows = make(target, source, dataset_rows, work / "made", facts=facts)
         report = StepReport(step=f"upload {target.name}", rows_in=sum(rows.values()), rows_out=sum(rows.values()))
         report.facts = {f"rows of {name}": count for name, count in rows.items()}
         if dry_run:
@@ -265,7 +254,7 @@ def _batches(source: Path, starts: Sequence[int]) -> Iterator[list[Row]]:
             yield rows
 
 
-def _card(target: Target, rows: Mapping[str, int], split: str, licences: Counter[str], facts: Mapping[str, Any]) -> str:
+def _card(target: Target, rows: Mapping[str, int], licences: Counter[str], facts: Mapping[str, Any]) -> str:
     data = "\n".join(f"      - split: {name}\n        path: data/{name}-*.parquet" for name in rows)
     lines = [
         *(f"- {name}: {value}" for name, value in facts.items()),
@@ -273,8 +262,8 @@ def _card(target: Target, rows: Mapping[str, int], split: str, licences: Counter
         f"- written by kernel-runner {__version__}",
     ]
     if target.split:
-        how = "rows of the same code are on the same side" if split == "group" else "row by row"
-        lines.append(f"- split: {TEST_SHARE:.0%} for validation, seed {SEED}, {how}")
+        same = "rows of the same code are on the same side"
+        lines.append(f"- split: {TEST_SHARE:.0%} for validation, seed {SEED}, {same}")
     if licences:
         named = ", ".join(f"{name} ({count})" for name, count in licences.most_common(20))
         lines.append(f"- licences of the modules, as their rows say: {named}")

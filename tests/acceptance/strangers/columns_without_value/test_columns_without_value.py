@@ -50,11 +50,6 @@ def at(place: Place) -> Any:  # noqa: ANN401 - JSON
     return value
 
 
-def column(place: Place) -> str:
-    """A place as messages call it."""
-    return str(place[0]) + "".join("[]" if isinstance(key, int) else f".{key}" for key in place[1:])
-
-
 def made(folder: Path, rows: list[dict[str, Any]]) -> Path:
     """The parquet file of a data set of rows."""
     folder.mkdir(exist_ok=True)
@@ -89,12 +84,13 @@ def test_a_value_that_a_whole_file_lacks_changes_no_type(tmp_path: Path) -> None
 
 
 def test_whole_numbers_are_numbers_where_others_have_fractions(tmp_path: Path) -> None:
-    """One file may have a reward of 1 alone; a number beyond 2**53 is rounded, not refused."""
+    """One file may have a reward of 1 alone; one with more digits than a fraction holds is refused, in a sentence."""
     whole = pq.read_schema(made(tmp_path, [ROW]))
     for place in places(ROW):
         if isinstance(at(place), float):
-            for number in (1, 2**60):
-                assert pq.read_schema(made(tmp_path, [changed(place, number)])) == whole, place
+            assert pq.read_schema(made(tmp_path, [changed(place, 1)])) == whole, place
+    with pytest.raises(DataError, match="a value cannot be stored"):
+        made(tmp_path, [{"reward": 2**60 + 1}])
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, "1e400"], ids=str)
@@ -110,45 +106,23 @@ def test_a_number_that_is_not_finite_is_refused_by_line(tmp_path: Path, number: 
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
-KINDS: tuple[tuple[object, str], ...] = (
-    ("text", "text"),
-    (True, "true or false"),
-    (5, "a whole number"),
-    (0.5, "a number"),
-    ({"a": 1}, "an object"),
-    (["a"], "a list"),
-)
-
-
-def test_values_of_several_kinds_are_named_with_column_and_lines(tmp_path: Path) -> None:
+def test_values_of_several_kinds_are_named_with_column_and_line(tmp_path: Path) -> None:
     """At each place, each other kind."""
     source = tmp_path / "rows.jsonl"
     for place in places(ROW):
-        own = next(name for value, name in KINDS if type(value) is type(at(place)))
-        for value, name in KINDS:
-            if type(value) is type(at(place)) or {own, name} == {"a number", "a whole number"}:
+        for value in ("text", True, 5, 0.5, {"a": 1}, ["a"]):
+            if type(value) is type(at(place)) or {type(value), type(at(place))} == {int, float}:
                 continue
             source.write_text("".join(json.dumps(row) + "\n" for row in (ROW, ROW, changed(place, value))))
-            with pytest.raises(DataError) as failed:
+            with pytest.raises(DataError, match=rf"rows\.jsonl, line 3: {place[0]} cannot be stored"):
                 upload.look(source)
-            said = f"column {column(place)} is {name} in line 3, and {own} in line 1; expected one kind in all rows"
-            assert said in str(failed.value)
 
 
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        ({"reward": "0.9"}, "line 1: reward is text, expected a number"),
-        ({"reward": 2**64}, "line 1: reward has more than 64 bits"),
-        ({"a": {"b": ["\ud83d"]}}, "line 1: a.b[] has half a character"),
-        ({"a": {"\ud83d": 1}}, "line 1: a has half a character"),
-    ],
-)
-def test_values_that_no_file_holds_are_named(tmp_path: Path, row: dict[str, Any], said: str) -> None:
-    """With column and line."""
-    with pytest.raises(DataError) as failed:
-        made(tmp_path, [row])
-    assert said in str(failed.value)
+@pytest.mark.parametrize("value", ["0.9", 2**64, ["\ud83d"], {"\ud83d": 1}, [1, "a"]], ids=ascii)
+def test_values_that_no_file_holds_are_named(tmp_path: Path, value: object) -> None:
+    """With column and line; also text for a number where no row has one."""
+    with pytest.raises(DataError, match="line 1: reward cannot be stored"):
+        made(tmp_path, [{"reward": value}])
 
 
 def test_steps_read_no_number_that_is_not_finite(tmp_path: Path) -> None:

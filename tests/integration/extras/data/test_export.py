@@ -310,15 +310,15 @@ def test_an_address_in_an_id_is_not_published(filler: Filler, database_url: str,
 
 
 def test_exclusions_are_left_out_and_counted(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
-    """By user, by submission, and banned users if asked; their code goes too, and another's equal code stays."""
+    """By user and by submission; their code goes too, and another's equal code stays."""
     everything = exported(database_url, tmp_path / "out")
     left_out = Exclusions(users=frozenset({"user2"}), submissions=frozenset({oddities.good}))
-    done = exported(database_url, tmp_path / "out", exclusions=left_out, without_banned=True)
-    assert done.manifest["excluded"] == {"by_user": 1, "by_submission": 1, "of_banned_users": 1}
+    done = exported(database_url, tmp_path / "out", exclusions=left_out)
+    assert done.manifest["excluded"] == {"by_user": 1, "by_submission": 1}
     found = rows(tmp_path / "out" / "submissions.parquet")
-    assert {"user2", "banned"}.isdisjoint(row["user_id"] for row in found)
+    assert "user2" not in {row["user_id"] for row in found}
     assert of(found, oddities.good) == of(rows(tmp_path / "out" / "runs.parquet"), oddities.good) == []
-    assert done.codes == everything.codes - 2
+    assert done.codes == everything.codes - 1
     assert verify(tmp_path / "out", no_progress) == []
 
 
@@ -363,24 +363,19 @@ def test_the_manifest_says_what_was_exported(oddities: Oddities, database_url: s
 
 
 def test_a_folder_with_something_else_is_refused(filler: Filler, database_url: str, tmp_path: Path) -> None:
-    """And hidden files, as of a repository, stay; so does what was put beside the files of an export."""
+    """Beside nothing or an export, hidden or below: it is replaced as a whole."""
     filler.board("gemv")
-    strange = tmp_path / "strange"
-    strange.mkdir()
-    (strange / "thesis.txt").write_text("years of work")
-    with pytest.raises(DataError, match=r"holds 'thesis\.txt' and no export"):
-        exported(database_url, strange)
-    (strange / "thesis.txt").rename(strange / ".hidden")
-    exported(database_url, strange)
-    (strange / "plots").mkdir()
-    (strange / "plots" / "race.svg").write_text("<svg/>")
-    (strange / "latest").symlink_to("plots")
-    exported(database_url, strange)
-    assert (strange / ".hidden").read_text() == "years of work"
-    assert (strange / "plots" / "race.svg").read_text() == "<svg/>"
-    assert (strange / "latest").readlink() == Path("plots")
-    assert verify(strange, no_progress) == []
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["strange"]
+    out = tmp_path / "out"
+    (out / "plots").mkdir(parents=True)
+    for name in ("plots/race.svg", ".hidden"):
+        (out / name).write_text("years of work")
+        with pytest.raises(DataError, match=rf"holds '{re.escape(name)}', which no export wrote"):
+            exported(database_url, out)
+        (out / name).unlink()
+        exported(database_url, out)
+        (out / "plots").mkdir(exist_ok=True)
+    assert verify(out, no_progress) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
 def test_a_read_only_login_exports(

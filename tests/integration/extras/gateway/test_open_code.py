@@ -124,7 +124,7 @@ def test_pages_api_and_export_open_the_same_code(
             assert (browser.get(f"/view/{number}/code").status == 200) == own, (member, viewer)
     exported: set[int] = set()
     for board, (_, opens) in BOARDS.items():
-        options = Options(target=tmp_path / board, boards=(board,), licence="mit", without_banned=True)
+        options = Options(target=tmp_path / board, boards=(board,), licence="mit")
         if not opens:
             with pytest.raises(DataError, match="whose code is not public"):
                 export(database_url, options, lambda *_: None)

@@ -77,14 +77,6 @@ def test_top_ranks_per_problem_and_runner(folder: Path, capsys: pytest.CaptureFi
     assert found[1]["submission_time"] == "2030-03-01T11:00:00+00:00"
 
 
-def test_a_name_of_several_users_shows_them_all_and_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On stderr, so that stdout stays data."""
-    assert main(["data", "user", str(folder), "bob", "--json"]) == 0
-    captured = capsys.readouterr()
-    assert {line["user_id"] for line in json.loads(captured.out)} == {"2", "4", "6"}
-    assert captured.err == "3 users are called 'bob': 2, 4, 6\n"
-
-
 @pytest.mark.parametrize("form", [[], ["--json"]])
 @pytest.mark.parametrize("command", [["top", "PATH"], ["summary", "PATH"], ["user", "PATH", "3"]])
 def test_a_hostile_name_is_text(
@@ -108,6 +100,7 @@ def test_a_hostile_name_is_text(
             ["plot", "PATH", "-o", "x.png", "--problem", "sort", "--kind", "progression", "--user", "bob"],
             "2 users are called 'bob': name one by its id (4, 6)",
         ),
+        (["user", "PATH", "bob"], "3 users are called 'bob': name one by its id (2, 4, 6)"),
         (["top", "PATH", "-n", "0"], "-n"),
     ],
 )
@@ -141,6 +134,9 @@ def test_what_is_no_export_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     [
         ("pandas", ["top", "PATH"]),
         ("pyarrow", ["summary", "PATH"]),
+        ("pyarrow", ["export", "PATH", "--private"]),
+        ("pyarrow", ["verify", "PATH"]),
+        ("pyarrow", ["check"]),
         ("matplotlib", ["plot", "PATH", "--output", "x.png"]),
         ("huggingface_hub", ["publish", "PATH", "a/b"]),
     ],

@@ -1,4 +1,4 @@
-"""Folders that change places, and what else lies in them."""
+"""Folders that change places; lists and keys that are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from runner.base.errors import DataError
 from runner.extras.data import folder
-from runner.extras.data.folder import carry_over, files_of, replace, staging
+from runner.extras.data.folder import files_of, replace, staging
 from runner.extras.data.people import Exclusions, read_exclusions, read_key
 
 
@@ -32,17 +32,6 @@ def test_a_file_system_that_cannot_exchange_folders_is_named(tmp_path: Path, mon
     with staging(tmp_path / "out") as new, pytest.raises(DataError, match=r"to a new folder.*untouched"):
         replace(tmp_path / "out", new)
     assert files_of(tmp_path / "out") == ["old"]
-
-
-def test_a_strange_file_of_the_same_name_stops_it(tmp_path: Path) -> None:
-    """Neither is lost."""
-    for name in ("old", "new"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "README.md").write_text(name)
-    with pytest.raises(DataError, match=r"README\.md is not of the export"):
-        carry_over(tmp_path / "old", tmp_path / "new", set())
-    carry_over(tmp_path / "old", tmp_path / "new", {"README.md"})
-    assert (tmp_path / "new" / "README.md").read_text() == "new"
 
 
 def test_a_list_of_exclusions(tmp_path: Path) -> None:

@@ -18,4 +18,3 @@ def service(tmp_path: Path) -> Iterator[Service]:
     made.log.touch()
     with chat.endpoint(made.answer) as made.url:
         yield made
-        made.answer_at_most(None)

@@ -35,21 +35,18 @@ class Service:
     log: Path
     url: str = ""
     _asked: Counter[str] = field(default_factory=Counter)
-    _most: int = sys.maxsize
-    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, question: str) -> Reply:
-        """What a request gets, when it may be answered."""
+        """What a request gets."""
         name = hashlib.sha256(question.encode()).hexdigest()[:16]
         found = _BEHAVIOUR.search(question)
         behaviours = ["ok"] if found is None else found[1].split(",")
-        with self._changed:
+        with self._lock:
             behaviour = behaviours[min(self._asked[name], len(behaviours) - 1)]
             self._asked[name] += 1
             with self.log.open("a", encoding="utf-8") as log:
                 log.write(f"{name} {behaviour}\n")
-            number = self.names().total()
-            self._changed.wait_for(lambda: number <= self._most)
         if behaviour.isdecimal():
             error = {"error": {"message": f"told to say {behaviour}"}}
             return Reply(json.dumps(error).encode(), int(behaviour), (*JSON, ("retry-after", "0")))
@@ -60,12 +57,6 @@ class Service:
     def asked(self) -> Counter[str]:
         """Requests by what became of them."""
         return Counter(line.split()[1] for line in self.log.read_text().splitlines())
-
-    def answer_at_most(self, requests: int | None) -> None:
-        """Let requests beyond so many lines of the log wait, so that no command ends before; None: answer all."""
-        with self._changed:
-            self._most = sys.maxsize if requests is None else requests
-            self._changed.notify_all()
 
     def names(self) -> Counter[str]:
         """Requests by their question."""
@@ -125,14 +116,9 @@ def environment(service: Service, **variables: str) -> dict[str, str]:
     }
 
 
-def command(service: Service, *arguments: str, **variables: str) -> tuple[list[str], dict[str, str]]:
-    """A command of the pipeline, and its variables."""
-    return [sys.executable, "-m", "runner.cli", "kernelbook", *arguments], environment(service, **variables)
-
-
 def run(service: Service, folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    call, given = command(service, *arguments, **variables)
+    call, given = [sys.executable, "-m", "runner.cli", "kernelbook", *arguments], environment(service, **variables)
     return subprocess.run(call, env=given, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 

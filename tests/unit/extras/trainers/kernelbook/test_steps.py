@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -145,15 +145,11 @@ def test_a_row_without_a_module_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rows", "training", "validation"), [(7181, 6462, 719), (2967, 2670, 297)])
 def test_the_published_splits_have_these_sizes(rows: int, training: int, validation: int) -> None:
-    """By row and by group; the split by row is that of `datasets`, row for row."""
-    import datasets
-
+    """And the rows of a group are on one side."""
     lines = [upload.Line(start=n, group=str(n // 3)) for n in range(rows)]
     grouped = upload.by_group(lines)
     assert (len(grouped[0]), len(grouped[1])) == (training, validation)
     assert not {lines[n].group for n in grouped[0]} & {lines[n].group for n in grouped[1]}
-    theirs = datasets.Dataset.from_dict({"n": list(range(rows))}).train_test_split(test_size=0.1, seed=42)
-    assert upload.by_row(lines) == (theirs["train"]["n"][:], theirs["test"]["n"][:])
 
 
 def test_an_upload_to_a_folder_is_a_data_set(tmp_path: Path) -> None:
@@ -174,20 +170,15 @@ def test_an_upload_to_a_folder_is_a_data_set(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("**/.*"))
 
 
-@pytest.mark.parametrize("split", ["group", "row"])
-@pytest.mark.parametrize("rows", [1, 2, 3])
-def test_a_small_upload_is_a_data_set(tmp_path: Path, rows: int, split: Literal["group", "row"]) -> None:
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_small_upload_is_a_data_set(tmp_path: Path, rows: int) -> None:
     """As of a first try, of one module: its rows are on one side, and readers refuse a side without rows."""
     import datasets
 
     file = write(tmp_path / "filtered.jsonl", [evaluation(n, 1.0, "Net", python_code="x = 1") for n in range(rows)])
-    upload.run(upload.TARGETS[0], file, to=tmp_path / "sets", repository=None, token=None, split=split)
+    upload.run(upload.TARGETS[0], file, to=tmp_path / "sets", repository=None, token=None)
     loaded = datasets.load_dataset(str(tmp_path / "sets" / "filtered"), cache_dir=str(tmp_path / "cache"))
-    validation = 1 if split == "row" and rows > 1 else 0
-    assert {name: part.num_rows for name, part in loaded.items()} == {
-        "train": rows - validation,
-        **({"validation": validation} if validation else {}),
-    }
+    assert {name: part.num_rows for name, part in loaded.items()} == {"train": rows}
 
 
 def test_a_file_that_is_no_jsonl_is_named(tmp_path: Path) -> None:
