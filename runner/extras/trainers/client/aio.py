@@ -216,6 +216,17 @@ class AsyncClient:
             by_key[key] = None if row["result"] is None else result_of({**row, "key": key})
         return by_key
 
+    async def cancel(self) -> int:
+        """Cancel the batch; returns how many items that ended at once. Those that run end within seconds."""
+        ended = 0
+        while True:
+            row = await self._one("cancel_batch", batch=self.batch, user_id=self._user_id)
+            if row is None:
+                return ended
+            ended += int(row["ended"])
+            if not row["left_over"]:
+                return ended
+
     # -- inside
 
     async def _all(self, name: str, **values: object) -> Sequence[Mapping[str, Any]]:

@@ -10,4 +10,5 @@ from runner.store.queries import statements
 QUERIES: Final = statements(
     __file__,
     "batch_progress(batch text, user_id text)",
+    "cancel_batch(batch text, user_id text)",
 )

@@ -98,6 +98,10 @@ class Client:
         """As `AsyncClient.progress`."""
         return self._run(self._client.progress)
 
+    def cancel(self) -> int:
+        """As `AsyncClient.cancel`."""
+        return self._run(self._client.cancel)
+
     def _start(self, function: Callable[..., Coroutine[Any, Any, _T]], *given: Any, **named: Any) -> Future[_T]:  # noqa: ANN401 - handed through
         self._home.require_outside()
         with self._starting:
