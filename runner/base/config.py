@@ -383,21 +383,6 @@ class Config(BaseModel):
     gateway's own may not. systemd's credential `gateway_publish_url` goes before it. Without either, the admin routes
     that make leaderboards answer 501. Set it only where holders of the admin token may also read the hidden cases.
     """
-    gateway_hub_repository: str | None = Field(
-        default=None, pattern=r"^[\w.-]+/[\w.-]+$", examples=["gpu-group/kernels-2030"]
-    )
-    """
-    The data set on Hugging Face to which the admin route `export-hf` publishes. It also needs
-    `gateway_publish_url_file`, `gateway_hub_licence` and `gateway_hub_token_file`; without one of them it answers 501.
-    """
-    gateway_hub_licence: str | None = Field(default=None, min_length=1, examples=["cc-by-4.0"])
-    """The licence under which that data set is published."""
-    gateway_hub_token_file: Path | None = Field(
-        default=None, examples=["/etc/kernel-runner/credentials/gateway_hub_token"]
-    )
-    """
-    A token of Hugging Face that may write there, one line. systemd's credential `gateway_hub_token` goes before it.
-    """
     gateway_public_url: str | None = Field(
         default=None, pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", examples=["https://kernels.example"]
     )
@@ -504,7 +489,6 @@ class Config(BaseModel):
         "gateway_admin_token_file",
         "gateway_problems_dir",
         "gateway_publish_url_file",
-        "gateway_hub_token_file",
         "gateway_github_secret_file",
         "gateway_discord_secret_file",
         "discord_token_file",

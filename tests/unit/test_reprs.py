@@ -47,7 +47,6 @@ OPEN: Final = {
     "Config.gateway_discord_url": "a public address",
     "Config.gateway_github_secret_file": "a path",
     "Config.gateway_github_url": "a public address",
-    "Config.gateway_hub_token_file": "a path",
     "Config.gateway_public_url": "a public address",
     "Config.gateway_publish_url_file": "a path",
     "StoredProgramDocument.seed": "the seed of public runs",

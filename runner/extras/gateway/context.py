@@ -116,8 +116,6 @@ class AppState:
     origin_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     #: One board is made at a time.
     publishing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    #: One data set is published at a time.
-    exporting: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: Tasks are read by one request at a time; so are records, and one picture and one difference is made at a time.
     reading_tasks: asyncio.Lock = field(default_factory=asyncio.Lock)
     reading_records: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -56,6 +56,12 @@ async def create(request: Request) -> Response:
     return Ascii({"status": "ok", "leaderboard": board_name})
 
 
+async def export(request: Request) -> Response:
+    """POST /admin/export-hf, which KernelBot has: the command line does it."""
+    admin(request)
+    raise Refusal(501, "Data sets are made with `kernel-runner data export` and published with `data publish`")
+
+
 async def update_problems(request: Request) -> Response:
     """POST /admin/update-problems: the competition files of the configured folder, and what came of each problem."""
     admin(request)

@@ -78,10 +78,7 @@ def test_other_services_exposure_is_lower(verified: Path, name: str) -> None:
 
 #: The unit of a frontend -> its secrets beside the database's address.
 SECRETS = {
-    "gateway": (
-        *("gateway_admin_token", "gateway_publish_url", "gateway_hub_token"),
-        *("gateway_github_secret", "gateway_discord_secret"),
-    ),
+    "gateway": (*("gateway_admin_token", "gateway_publish_url", "gateway_github_secret", "gateway_discord_secret"),),
     "discord": ("discord_token", "discord_publish_url"),
     "webhooks": ("webhook_secrets",),
 }

@@ -172,7 +172,8 @@ def test_problems_are_updated(site: Gate, problems: Path) -> None:
 
 def test_a_site_without_such_a_login(gate: Gate) -> None:
     """Says what to use instead; only to operators."""
-    for path in ("/admin/leaderboards", "/admin/update-problems"):
-        answer = gate.send_json("POST", path, {}, admin=ADMIN)
-        assert (answer.status, "kernel-runner leaderboard" in answer.detail) == (501, True)
-        assert gate.send_json("POST", path, {}).status == 401
+    commands = {"leaderboards": "leaderboard", "update-problems": "leaderboard", "export-hf": "data export"}
+    for route, command in commands.items():
+        answer = gate.send_json("POST", f"/admin/{route}", {}, admin=ADMIN)
+        assert (answer.status, f"kernel-runner {command}" in answer.detail) == (501, True)
+        assert gate.send_json("POST", f"/admin/{route}", {}).status == 401
