@@ -174,7 +174,7 @@ def standing(receipt: Receipt, statement: Mapping[str, Any], row: Mapping[str, A
         # Its row of results has moved away.
         still = {name: value for name, value in row.items() if name not in _PUBLIC_FIELDS}
         return wrong + differences(statement, still), f"counts no more ({row['retired_as']}): {row['retired_reason']}"
-    return wrong + differences(statement, row), "stands"
+    return wrong + differences(statement, row), "does not rank: its user is banned" if row["user_banned"] else "stands"
 
 
 def _parsed(text: str, what: str) -> dict[str, Any]:

@@ -34,6 +34,8 @@ def test_a_receipt_is_printed_and_checked(cli: Call, call: Call, bench: Bench, t
     assert "the result: stands" in said.out
     assert call("receipt", "verify", file, "--keys", keys).code == 0
     with psycopg.connect(bench.url, autocommit=True) as connection:
+        connection.execute("UPDATE leaderboard.user_info SET is_banned = true")
+        assert "the result: does not rank: its user is banned" in cli("receipt", "verify", file).out
         connection.execute("UPDATE leaderboard.runs SET score = 1e-6 WHERE score IS NOT NULL")
     edited = cli("receipt", "verify", file)
     assert edited.code == 1
