@@ -86,7 +86,7 @@ def plan_build(place: Place, request: StepsRequest, cpus: tuple[int, ...], label
     spec = make_spec(
         # The same container but for its cores, and without the device.
         replace(place, slot=replace(place.slot, cpus=cpus, devices=(), numa_node=None)),
-        Boot(kind="steps"),
+        Boot(kind="steps", loopback=False),
         wall_s=sum(step.timeout_s for step in request.steps) + WALL_MARGIN_S,
         labels=labels,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -162,11 +163,20 @@ def test_the_seccomp_profile_denies_by_default_and_leaves_out_what_is_dangerous(
 
 
 def test_sockets_of_tcp_and_udp_are_refused_where_no_ranks_need_them() -> None:
-    """The list without the loopback is the other one, less every rule that allows a socket of an internet family."""
+    """The list without the loopback is the other one, less every rule that allows a socket of an internet family.
+
+    Shared locks are said to be taken there.
+    """
     full, closed = (json.loads(hardening.seccomp_profile(loopback=loopback)) for loopback in (True, False))
-    gone = [rule for rule in full["syscalls"] if rule not in closed["syscalls"]]
-    assert {(*rule["names"], rule["args"][0]["value"]) for rule in gone} == {("socket", 2), ("socket", 10)}
-    assert {**full, "syscalls": closed["syscalls"]} == closed
+    changed = [rule for rule in full["syscalls"] if rule not in closed["syscalls"]]
+    assert {(*rule["names"], *list(rule["args"][0].values())[1:-1]) for rule in changed} == {
+        ("socket", 2),
+        ("socket", 10),
+        ("flock", ~fcntl.LOCK_NB & (1 << 64) - 1, fcntl.LOCK_SH),
+    }
+    new = [rule for rule in closed["syscalls"] if rule not in full["syscalls"]]
+    assert [(rule["names"], rule["action"], rule["errnoRet"]) for rule in new] == [(["flock"], "SCMP_ACT_ERRNO", 0)]
+    assert {**full, "syscalls": 0} == {**closed, "syscalls": 0}
     left = [rule for rule in closed["syscalls"] if "socket" in rule["names"]]
     assert {rule["args"][0]["value"] for rule in left} == {1, 16}
     one_rank = replace(FULL, boot=replace(FULL.boot, loopback=False))
