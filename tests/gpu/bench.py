@@ -132,14 +132,11 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
-    """One benchmark case of one task: what a perfect kernel, the reference, and the best solution take."""
+    """One benchmark case of one task: what a perfect kernel and the best solution take."""
 
-    task: str
     spec: str
     light: tuple[float, str] | None
-    #: None where it was not accepted.
-    reference_ns: float | None
-    best: str
+    #: None where none was accepted.
     best_ns: float | None
 
 
@@ -302,30 +299,19 @@ def time_task(task: Task, machine: Machine, *, small: bool = False) -> tuple[Seq
     """
     tests, lines = (task.small_tests, task.small_benchmarks) if small else (task.tests, task.benchmarks)
     ranks = task.small_ranks if small else task.ranks
-    verdicts: dict[str, Verdict] = {}
-    means: dict[str, Sequence[float]] = {}
     steps = judge(task, REFERENCE, {"benchmark": lines}, machine, ranks=ranks, open_book=True, keeps=True)
-    verdicts["reference"], means["reference"] = verdict_of(steps), _means(steps, len(lines))
+    verdicts = {"reference": verdict_of(steps)}
+    means: list[Sequence[float]] = []
     for path in task.right:
         modes = {"test": tests, "benchmark": lines}
         steps = judge(task, path.read_text(encoding="utf-8"), modes, machine, ranks=ranks, keeps=True)
-        verdicts[path.name], means[path.name] = verdict_of(steps), _means(steps, len(lines))
-    reference = means.pop("reference")
-    best = min((name for name in means if means[name]), key=lambda name: geometric_mean(means[name]), default="none")
+        verdicts[path.name] = verdict_of(steps)
+        means += [found] if (found := _means(steps, len(lines))) else []
+    best = min(means, key=geometric_mean, default=[None] * len(lines))
     variant = None if small else machine.variant(task.ranks)
     lights = task.lights.get(variant or "", [None] * len(lines))
-    timed = [
-        Timed(
-            task=task.name,
-            spec=spec,
-            light=lights[index],
-            reference_ns=reference[index] if reference else None,
-            best=best,
-            best_ns=means[best][index] if best in means else None,
-        )
-        for index, spec in enumerate(lines)
-    ]
-    return timed, verdicts
+    cases = zip(lines, lights, best, strict=True)
+    return [Timed(spec=spec, light=light, best_ns=best_ns) for spec, light, best_ns in cases], verdicts
 
 
 def _means(steps: Sequence[StepResult], count: int) -> Sequence[float]:
@@ -334,33 +320,6 @@ def _means(steps: Sequence[StepResult], count: int) -> Sequence[float]:
         return ()
     result = next(lines_of(step) for step in steps if step.name == "benchmark")
     return [float(result[f"benchmark.{index}.mean"]) for index in range(count)]
-
-
-def table(timed: Sequence[Timed]) -> Sequence[str]:
-    """The lines as text: times, and the part of the speed of light that each reaches."""
-    header = ("task", "case", "limit", "speed of light", "reference", "", "best solution", "", "")
-    rows = [header, *(_row(line) for line in timed)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _row(line: Timed) -> tuple[str, ...]:
-    light_ns, limit = line.light or (None, "-")
-    return (
-        *(line.task, line.spec, limit, _time(light_ns)),
-        *(_time(line.reference_ns), _part(light_ns, line.reference_ns)),
-        *(line.best, _time(line.best_ns), _part(light_ns, line.best_ns)),
-    )
-
-
-def _time(time_ns: float | None) -> str:
-    if time_ns is None:
-        return "-"
-    return f"{time_ns / 1e6:.3f} ms" if time_ns >= 1e6 else f"{time_ns / 1e3:.2f} µs"
-
-
-def _part(light_ns: float | None, time_ns: float | None) -> str:
-    return "" if light_ns is None or time_ns is None else f"{light_ns / time_ns:.1%}"
 
 
 def _reseeded(line: str) -> str:
