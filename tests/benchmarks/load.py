@@ -3,11 +3,11 @@
 Ours: real daemon, real containers, a PostgreSQL of its own. Each user submits again as soon as the last submission is
 over. The mix is in `SIZES` and `ENDS`; it is drawn without chance, so that a short run has it too. Printed are
 submissions per hour, the turn-around of each kind (from the database's times) and how much of it was not spent on the
-submission's own calls and their checks, where the time of the slots went, and which processes used the cores.
+submission's own calls and their checks, and where the time of the slots went.
 
-Plain: the same files, each through the sequence of processes of KernelBot's runner (see `turnaround`), one after the
-other, the public chain alone, which favours the plain side. A chain ends with its first failure. Its submissions per
-hour are computed from the mean of each kind and the same weights.
+Plain: the same files, each through the sequence of processes of KernelBot's runner (see `_plain`), one after the other,
+the public chain alone, which favours the plain side. Its submissions per hour are computed from the mean of each kind
+and the same weights.
 
 `make bench ARGS="load --users 1 10 --seconds 60 --plain 1"`; `--sizes` and `--ends` choose a part of the mix.
 """
@@ -17,23 +17,18 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import subprocess
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 
-from runner.task_format import load
-from runner.task_format.model import SUBMISSION, PyConfig
-from tasks.harness.judge.cases import spec_line
 from tests.benchmarks._live import database
-from tests.benchmarks.turnaround import CHAINS
+from tests.benchmarks._plain import lay_out, run_chain
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 
 #: Weight, and the sizes of the two benchmarks: two float16 matrices each.
@@ -70,9 +65,6 @@ VERDICTS: Final = {
 LIMIT_S: Final = 3
 PATIENCE_S: Final = 3600.0
 _WAITS: Final = "waits for a container"
-_WHOLE: Final = "the whole machine"
-_OTHERS: Final = "engine, containers that ran no job, other programs"
-_TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 #: The judge's phases, as results report them.
 JUDGED: Final = ("inputs", "hand_over", "call", "check", "controls", "statistics")
 
@@ -118,8 +110,6 @@ class Load:
     slots: Seconds = field(default_factory=lambda: defaultdict(float))
     #: Of those, the seconds of secret jobs.
     secret_s: float = 0.0
-    #: Core-seconds.
-    cores: Seconds = field(default_factory=lambda: defaultdict(float))
 
     @property
     def done(self) -> int:
@@ -182,10 +172,10 @@ def main(options: Sequence[str] = ()) -> None:
 def publish(live: LiveRunner, folder: Path, mix: Sequence[Kind]) -> None:
     """Make the boards, and the folders of the plain chains."""
     for size in dict.fromkeys(kind.size for kind in mix):
-        ours, theirs = folder / f"ours-{size}", folder / f"plain-{size}"
+        ours = folder / f"ours-{size}"
         write_task(ROOT / "tasks" / "problems" / "vectoradd", ours, SIZES[size][1])
         live.board(ours, name=size)
-        write_plain(theirs, SIZES[size][1])
+        lay_out(folder / f"plain-{size}", SIZES[size][1])
     if any(kind.board == "limited" for kind in mix):
         live.board(ours, name="limited", timeout_s=LIMIT_S)
 
@@ -210,62 +200,13 @@ def write_task(source: Path, folder: Path, sizes: tuple[int, int]) -> None:
     (folder / "runner.yml").write_text('harness: builtin\nbytes: "6 * size ** 2"\n', encoding="utf-8")
 
 
-def write_plain(folder: Path, sizes: tuple[int, int]) -> None:
-    """The files of a plain chain side by side, as KernelBot's runner lays them out."""
-    loaded = load(ROOT / "tests" / "fixtures" / "kernelbot_vectoradd")
-    if not isinstance(loaded.task.config, PyConfig):
-        raise TypeError("the plain task has no Python eval program")
-    folder.mkdir()
-    for name, text in loaded.task.files.items():
-        if text != SUBMISSION:
-            (folder / name).write_text(text, encoding="utf-8")
-    (folder / "main").write_text(loaded.task.config.main, encoding="utf-8")
-    cases = [f"size: {size}; seed: {7059 + number}" for number, size in enumerate(sizes)]
-    tests = [spec_line(case) for case in loaded.task.cases_for("CPU").tests or ()]
-    for mode, lines in (("test", tests), ("benchmark", cases), ("leaderboard", cases)):
-        (folder / f"{mode}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
 def run_plain(folder: Path, kind: Kind) -> float:
-    """Seconds of one plain chain; it ends with its first failure."""
-    folder = folder / f"plain-{kind.size}"
-    python = os.environ.get("KERNEL_RUNNER_EVAL_PYTHON", str(ROOT / ".venv-eval" / "bin" / "python"))
-    main_file = (folder / "main").read_text(encoding="utf-8")
-    (folder / "submission.py").write_bytes(kind.code(time.time_ns()))
-    began = time.monotonic()
-    good = _process([python, "submission.py"], folder) == 0
-    for step in CHAINS["leaderboard"]:
-        if not good:
-            break
-        reader, writer = os.pipe()
-        with os.fdopen(reader, "rb") as result:
-            limit_s = LIMIT_S if kind.end == "time-out" else PATIENCE_S
-            _process([python, main_file, step, f"{step}.txt"], folder, result=writer, limit_s=limit_s)
-            os.close(writer)
-            good = b"check: pass" in result.read()
-    took_s = time.monotonic() - began
-    if good != (kind.end == "right"):
-        raise RuntimeError(f"plain {kind.name}: passed is {good}")
+    """Seconds of one plain chain."""
+    limit_s = LIMIT_S if kind.end == "time-out" else PATIENCE_S
+    took_s, passed = run_chain(folder / f"plain-{kind.size}", kind.code(time.time_ns()), "leaderboard", limit_s=limit_s)
+    if passed != (kind.end == "right"):
+        raise RuntimeError(f"plain {kind.name}: passed is {passed}")
     return took_s
-
-
-def _process(arguments: list[str], folder: Path, *, result: int | None = None, limit_s: float = PATIENCE_S) -> int:
-    """One program and what it started, its output dropped; its exit code. One that takes too long is killed."""
-    process = subprocess.Popen(
-        arguments,
-        cwd=folder,
-        env={**os.environ, **({} if result is None else {"POPCORN_FD": str(result)})},
-        pass_fds=() if result is None else (result,),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        process_group=0,
-    )
-    try:
-        return process.wait(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        return process.wait()
 
 
 def run_load(live: LiveRunner, mix: Sequence[Kind], *, users: int, seconds: float, slots: int = 1) -> Load:
@@ -279,7 +220,7 @@ def run_load(live: LiveRunner, mix: Sequence[Kind], *, users: int, seconds: floa
     turns = in_turns(mix)
     open_: dict[int, int] = {}
     kind_of: dict[int, Kind] = {}
-    with psycopg.connect(live.database_url, autocommit=True) as database_, _core_times(live) as cores:
+    with psycopg.connect(live.database_url, autocommit=True) as database_:
         began = time.monotonic()
         row = database_.execute("SELECT now()").fetchone()
         last = began + seconds
@@ -303,10 +244,6 @@ def run_load(live: LiveRunner, mix: Sequence[Kind], *, users: int, seconds: floa
         found = Load(users=users, seconds=time.monotonic() - began)
         jobs = database_.execute(_JOBS, row).fetchall()
     account(found, kind_of, jobs, slots=slots)
-    found.cores.update(cores)
-    # Containers that waited have used cores before the block, so their share may be more than all.
-    whole_s = found.cores.pop(_WHOLE)
-    found.cores[_OTHERS] = max(0.0, whole_s - sum(found.cores.values()))
     return found
 
 
@@ -344,50 +281,12 @@ def account(found: Load, kind_of: Mapping[int, Kind], jobs: Sequence[tuple[Any, 
         found.slots["import and calibration"] += phases["import"]
         found.slots["tests and rest of the judge"] += phases["eval"] - sum(judged.values())
         found.slots["commit"] += held_s - phases["container"] - phases["import"] - phases["eval"]
-        found.cores["containers that ran a job"] += (said["outcome"]["cpu_ns"] or 0) / 1e9
         found.secret_s += held_s if secret else 0.0
     for submission_id, kind in kind_of.items():
         took_s = max(ends[submission_id])
         found.took_s[kind.name].append(took_s)
         found.beside_s[kind.name].append(took_s - evaluated[submission_id])
     found.slots["between jobs, or idle"] = slots * found.seconds - used_s
-
-
-@contextmanager
-def _core_times(live: LiveRunner) -> Iterator[Seconds]:
-    """Core-seconds that groups of processes use during the block; filled when it ends."""
-    used: Seconds = defaultdict(float)
-    before = _times(live)
-    yield used
-    for name, now_s in _times(live).items():
-        used[name] = now_s - before[name]
-
-
-def _times(live: LiveRunner) -> Seconds:
-    if live.process is None:
-        raise RuntimeError("the daemon does not run")
-    with psycopg.connect(live.database_url) as database_:
-        row = database_.execute("SELECT pg_backend_pid()").fetchone()
-        postmaster = _stat(row[0])[1] if row else 0
-    found: Seconds = defaultdict(float)
-    found["daemon"] = _stat(live.process.pid)[0]
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            used_s, parent = _stat(int(entry.name))
-            # Sessions that have ended count in the postmaster's time of its children.
-            found["database"] += used_s if postmaster in (parent, int(entry.name)) else 0.0
-    ticks = [int(word) for word in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
-    found[_WHOLE] = (sum(ticks) - ticks[3] - ticks[4]) * _TICK_S
-    return found
-
-
-def _stat(pid: int) -> tuple[float, int]:
-    """Core-seconds of a process and of its children that have ended, and its parent's id; zeros if it is gone."""
-    try:
-        words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return 0.0, 0
-    return sum(map(int, words[11:15])) * _TICK_S, int(words[1])
 
 
 def report(found: Load, plain: Mapping[str, Sequence[float]], mix: Sequence[Kind]) -> None:
@@ -408,11 +307,10 @@ def report(found: Load, plain: Mapping[str, Sequence[float]], mix: Sequence[Kind
         beside_s, plain_s = statistics.median(found.beside_s[kind.name]), plain[kind.name]
         compared = f"{statistics.median(plain_s):>9.2f}{p50 / statistics.median(plain_s):>11.3f}" if plain_s else ""
         print(f"{kind.name:<22}{len(took):>6}{p50:>9.2f}{p99:>9.2f}{beside_s:>10.2f}{compared}")
-    for title, account_, suffix in (("slots", found.slots, "slot-s"), ("cores", found.cores, "core-s")):
-        print(f"{title}:")
-        for name, used_s in (*sorted(account_.items(), key=lambda each: -each[1]), ("all", sum(account_.values()))):
-            print(f"  {name:<50}{used_s:>9.1f} {suffix}{used_s / found.done:>9.3f} per submission")
-    waited = found.slots[_WAITS] / sum(found.slots.values())
+    all_s = sum(found.slots.values())
+    for name, used_s in (*sorted(found.slots.items(), key=lambda each: -each[1]), ("all", all_s)):
+        print(f"  {name:<50}{used_s:>9.1f} slot-s{used_s / found.done:>9.3f} per submission")
+    waited = found.slots[_WAITS] / all_s
     print(
         f"of the slots' time {waited:.1%} went to waits for containers, {found.secret_s:.1f} slot-s to secret jobs",
         flush=True,

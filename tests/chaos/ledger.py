@@ -80,9 +80,8 @@ FROM leaderboard.runs r LEFT JOIN runner.job_run x ON x.run_id = r.id ORDER BY r
 class Watch:
     """Looks at the database every second in a thread of its own."""
 
-    def __init__(self, database_url: str, *, period_s: float = 1.0) -> None:
+    def __init__(self, database_url: str) -> None:
         self._url = database_url
-        self._period_s = period_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._lock = threading.Lock()
@@ -108,7 +107,7 @@ class Watch:
             self._over = {}
 
     def _run(self) -> None:
-        while not self._stop.wait(self._period_s):
+        while not self._stop.wait(1.0):
             try:
                 with connect(self._url) as db:
                     self.look(db)

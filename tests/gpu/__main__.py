@@ -50,7 +50,6 @@ def run(layer: Layer, folder: Path, limit_s: float) -> bool:
         "KERNEL_RUNNER_GPU_RECORD": str((folder / "record.jsonl").absolute()),
         "KERNEL_RUNNER_GPU_LAYER": layer.name,
         "KERNEL_RUNNER_GPU_CASE_S": str(_CASE_S),
-        "KERNEL_RUNNER_GPU_TABLE": str((folder / "times.txt").absolute()),
     }
     with (folder / f"{layer.name}.log").open("a", encoding="utf-8") as log:
         process = subprocess.Popen(

@@ -24,7 +24,6 @@ from sandbox.protocol import StepResult
 from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import lines_of
-from tasks.harness.shared.profilers import Capture
 from tests.gpu.recording import keep, start
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -132,14 +131,11 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
-    """One benchmark case of one task: what a perfect kernel, the reference, and the best solution take."""
+    """One benchmark case of one task: what a perfect kernel and the best solution take."""
 
-    task: str
     spec: str
     light: tuple[float, str] | None
-    #: None where it was not accepted.
-    reference_ns: float | None
-    best: str
+    #: None where none was accepted.
     best_ns: float | None
 
 
@@ -212,7 +208,7 @@ def too_large(task: Task, machine: Machine) -> str | None:
     return None
 
 
-def request_for(
+def judge(
     task: Task,
     code: str,
     modes: Mapping[str, Sequence[str]],
@@ -221,9 +217,9 @@ def request_for(
     ranks: int | None = None,
     limit_s: float | None = None,
     open_book: bool = False,
-    capture: Capture | None = None,
-) -> JudgeRequest:
-    """A request for a submission.
+    keeps: bool = False,
+) -> Sequence[StepResult]:
+    """Let the built-in harness judge a submission, without a container.
 
     Args:
         task: whose submission it is.
@@ -233,9 +229,9 @@ def request_for(
         ranks: how many ranks the cases have.
         limit_s: of each mode, in seconds; None: the task's.
         open_book: whether it may see the reference.
-        capture: what the vendor's profiler captures in profiles.
+        keeps: whether the timed calls are kept for the record of the test that runs now.
     """
-    return JudgeRequest(
+    request = JudgeRequest(
         modes=tuple(
             ModeRequest(name=name, cases=tuple(cases), timeout_s=limit_s or _limit_s(task.timeouts_s[name]))
             for name, cases in modes.items()
@@ -249,24 +245,7 @@ def request_for(
         device=machine.device,
         build_timeout_s=_BUILD_TIMEOUT_S,
         memory_bytes=machine.memory_bytes,
-        capture=capture,
     )
-
-
-def judge(
-    task: Task,
-    code: str,
-    modes: Mapping[str, Sequence[str]],
-    machine: Machine,
-    *,
-    keeps: bool = False,
-    **more: Any,  # noqa: ANN401 options of `request_for`
-) -> Sequence[StepResult]:
-    """Let the built-in harness judge a submission, without a container (see `request_for`).
-
-    With `keeps`, the timed calls are kept for the record of the test that runs now.
-    """
-    request = request_for(task, code, modes, machine, **more)
     steps = local.evaluate(request, start=start if keeps else None).steps
     return keep(task.name, steps) if keeps else steps
 
@@ -302,30 +281,19 @@ def time_task(task: Task, machine: Machine, *, small: bool = False) -> tuple[Seq
     """
     tests, lines = (task.small_tests, task.small_benchmarks) if small else (task.tests, task.benchmarks)
     ranks = task.small_ranks if small else task.ranks
-    verdicts: dict[str, Verdict] = {}
-    means: dict[str, Sequence[float]] = {}
     steps = judge(task, REFERENCE, {"benchmark": lines}, machine, ranks=ranks, open_book=True, keeps=True)
-    verdicts["reference"], means["reference"] = verdict_of(steps), _means(steps, len(lines))
+    verdicts = {"reference": verdict_of(steps)}
+    means: list[Sequence[float]] = []
     for path in task.right:
         modes = {"test": tests, "benchmark": lines}
         steps = judge(task, path.read_text(encoding="utf-8"), modes, machine, ranks=ranks, keeps=True)
-        verdicts[path.name], means[path.name] = verdict_of(steps), _means(steps, len(lines))
-    reference = means.pop("reference")
-    best = min((name for name in means if means[name]), key=lambda name: geometric_mean(means[name]), default="none")
+        verdicts[path.name] = verdict_of(steps)
+        means += [found] if (found := _means(steps, len(lines))) else []
+    best = min(means, key=geometric_mean, default=[None] * len(lines))
     variant = None if small else machine.variant(task.ranks)
     lights = task.lights.get(variant or "", [None] * len(lines))
-    timed = [
-        Timed(
-            task=task.name,
-            spec=spec,
-            light=lights[index],
-            reference_ns=reference[index] if reference else None,
-            best=best,
-            best_ns=means[best][index] if best in means else None,
-        )
-        for index, spec in enumerate(lines)
-    ]
-    return timed, verdicts
+    cases = zip(lines, lights, best, strict=True)
+    return [Timed(spec=spec, light=light, best_ns=best_ns) for spec, light, best_ns in cases], verdicts
 
 
 def _means(steps: Sequence[StepResult], count: int) -> Sequence[float]:
@@ -334,33 +302,6 @@ def _means(steps: Sequence[StepResult], count: int) -> Sequence[float]:
         return ()
     result = next(lines_of(step) for step in steps if step.name == "benchmark")
     return [float(result[f"benchmark.{index}.mean"]) for index in range(count)]
-
-
-def table(timed: Sequence[Timed]) -> Sequence[str]:
-    """The lines as text: times, and the part of the speed of light that each reaches."""
-    header = ("task", "case", "limit", "speed of light", "reference", "", "best solution", "", "")
-    rows = [header, *(_row(line) for line in timed)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _row(line: Timed) -> tuple[str, ...]:
-    light_ns, limit = line.light or (None, "-")
-    return (
-        *(line.task, line.spec, limit, _time(light_ns)),
-        *(_time(line.reference_ns), _part(light_ns, line.reference_ns)),
-        *(line.best, _time(line.best_ns), _part(light_ns, line.best_ns)),
-    )
-
-
-def _time(time_ns: float | None) -> str:
-    if time_ns is None:
-        return "-"
-    return f"{time_ns / 1e6:.3f} ms" if time_ns >= 1e6 else f"{time_ns / 1e3:.2f} µs"
-
-
-def _part(light_ns: float | None, time_ns: float | None) -> str:
-    return "" if light_ns is None or time_ns is None else f"{light_ns / time_ns:.1%}"
 
 
 def _reseeded(line: str) -> str:

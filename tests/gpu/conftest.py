@@ -1,4 +1,4 @@
-"""Judges files side by side while tests wait for them, keeps a record, and prints the table of times at the end.
+"""Judges files side by side while tests wait for them, keeps a record, and prints the figures at the end.
 
 Where KERNEL_RUNNER_GPU_RECORD names a file, it gets a line of JSON for every test that begins or ends. Tests that have
 ended according to it do not run again.
@@ -17,13 +17,12 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.bench import Machine, Timed, Trial, Verdict, lacking, table, try_out
+from tests.gpu.bench import Machine, Trial, Verdict, lacking, try_out
 from tests.gpu.layers import BEGUN, last_outcomes
 from tests.gpu.recording import append, figures, read, taken
 
 #: Processes of one trial: judge and worker, both busy importing torch at first.
 _CORES_PER_TRIAL = 2
-_timed: list[Timed] = []
 _audited: list[str] = []
 
 
@@ -31,12 +30,6 @@ _audited: list[str] = []
 def machine() -> Machine:
     """This machine."""
     return Machine.here()
-
-
-@pytest.fixture(scope="session")
-def timed() -> list[Timed]:
-    """What the table at the end shows."""
-    return _timed
 
 
 @pytest.fixture(scope="session")
@@ -136,19 +129,8 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the times, and write them to the file that KERNEL_RUNNER_GPU_TABLE names."""
+    """Print the figures."""
     if _audited:
         terminalreporter.section("the audit on this device")
         for line in _audited:
             terminalreporter.write_line(line)
-    if not _timed:
-        return
-    machine = Machine.here()
-    lines = [f"{machine.count} x {machine.name}", *table(_timed)]
-    terminalreporter.section("times on this device")
-    for line in lines:
-        terminalreporter.write_line(line)
-    wanted = os.environ.get("KERNEL_RUNNER_GPU_TABLE")
-    if wanted:
-        with Path(wanted).open("a", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")

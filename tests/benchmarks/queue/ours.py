@@ -21,14 +21,14 @@ from runner.base.config import Config
 from runner.base.errors import CancelledByRequest
 from runner.base.gpu_types import Registry
 from runner.base.logs import configure
-from runner.base.model import Job, JobResult, Mode, Progress, RunRecord, Slot, SubmissionJob, Verdict
+from runner.base.model import Job, JobResult, Progress, RunRecord, Slot, SubmissionJob, Verdict
 from runner.daemon import Daemon
 from runner.daemon.monitoring.readiness import Readiness
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.serve import require_schema
 from runner.daemon.shutdown import ShutdownControl
 from runner.extras.boards.store import BoardStore
-from runner.store import Stop, Wakeup, migrate
+from runner.store import migrate
 from tests.benchmarks.queue.worker import Notebook, say_ready
 from tests.support.boards import publish
 from tests.support.jobs import of_submission
@@ -45,13 +45,10 @@ ENDLESS: Final = b"endless"
 #: Enough for a few hosts that must not compete.
 TYPES: Final = ("CPU", "H100", "H200", "B200", "A100", "L4", "T4", "MI300", "MI250")
 
-#: A thousand daemons that start at once would keep a small machine busy for minutes.
-_STARTED_TOGETHER: Final = 25
 _SUBMIT: Final = (
     "SELECT runner.submit(leaderboard => %(board)s, user_id => %(user)s, file_name => 'a.py', code => %(code)s,"
-    " mode => %(mode)s, gpu_types => ARRAY[%(gpu_type)s], priority => %(priority)s)"
+    " mode => 'test', gpu_types => ARRAY[%(gpu_type)s])"
 )
-_RUNS: Final = {Mode.TEST: ("test",), Mode.LEADERBOARD: ("test", "benchmark", "leaderboard")}
 
 
 def install(url: str) -> None:
@@ -62,7 +59,7 @@ def install(url: str) -> None:
 
 
 def insert(connection: psycopg.Connection[Any]) -> int:
-    """One submission of mode test: one job."""
+    """One job."""
     return submit(connection)
 
 
@@ -71,13 +68,11 @@ def submit(
     *,
     user: str = "user 0",
     code: bytes = b"pass",
-    mode: str = "test",
     gpu_type: str = "CPU",
-    priority: int = 0,
 ) -> int:
-    """One submission in the transaction at hand; its id."""
+    """One submission of mode test in the transaction at hand; its id."""
     parameters = {
-        "board": BOARD, "user": user, "code": code, "mode": mode, "gpu_type": gpu_type, "priority": priority,
+        "board": BOARD, "user": user, "code": code, "gpu_type": gpu_type,
     }  # fmt: skip
     found = connection.execute(_SUBMIT, parameters).fetchone()
     if found is None:
@@ -91,12 +86,6 @@ def preload(connection: psycopg.Connection[Any], jobs: int) -> None:
         submit(connection, user=f"user {number % 100}")
 
 
-def preload_ranked(connection: psycopg.Connection[Any], jobs: int) -> None:
-    """Ranked submissions, two jobs each, of a hundred users."""
-    for number in range(jobs // 2):
-        submit(connection, user=f"user {number % 100}", mode="leaderboard")
-
-
 class AtOnce:
     """Accepts every job at once; an endless one runs until it is cancelled."""
 
@@ -104,8 +93,8 @@ class AtOnce:
 
     def __init__(self, notebook: Notebook) -> None:
         self._notebook = notebook
-        #: By mode and slot, made once: making results is no work of the queue.
-        self._found: dict[tuple[Mode, str], JobResult] = {}
+        #: By slot, made once: making results is no work of the queue.
+        self._found: dict[str, JobResult] = {}
 
     def check(self) -> None:
         """Nothing goes."""
@@ -126,34 +115,30 @@ class AtOnce:
         cancel: threading.Event,
         on_progress: Callable[[Progress], None],  # noqa: ARG002 - there is none to report
     ) -> Iterator[JobResult]:
-        """What an evaluation of this mode writes: a row per run, with a result, and a score if ranked."""
+        """What an evaluation of mode test writes: a row with a result."""
         self._notebook.note("start", job.submission)
         if of_submission(job).code == ENDLESS:
             cancel.wait()
             self._notebook.note("stop", job.submission)
             raise CancelledByRequest("told to")
-        found = self._found.get((job.mode, slot.name))
+        found = self._found.get(slot.name)
         if found is None:
-            runs = tuple(_run(mode, ranked=job.mode is Mode.LEADERBOARD) for mode in _RUNS[job.mode])
-            found = self._found[job.mode, slot.name] = JobResult(
-                verdict=Verdict.ACCEPTED, runs=runs, error=None, report={"slot": slot.name}, build_ns=1, eval_ns=1
+            found = self._found[slot.name] = JobResult(
+                verdict=Verdict.ACCEPTED, runs=(_run(),), error=None, report={"slot": slot.name}, build_ns=1, eval_ns=1
             )
         yield found
 
 
-def _run(mode: str, *, ranked: bool) -> RunRecord:
-    result = {"check": "pass"}
-    if mode != "test":
-        result |= {"benchmark-count": "1", "benchmark.0.mean": "1000000.0", "benchmark.0.std": "1.0"}
+def _run() -> RunRecord:
     return RunRecord(
-        mode=mode,
+        mode="test",
         start_offset_ns=0,
         end_offset_ns=1_000_000,
         passed=True,
-        score_s=0.001 if ranked and mode == "leaderboard" else None,
+        score_s=None,
         compilation=None,
         meta={"stdout": "", "stderr": "", "success": True, "exit_code": 0, "command": "", "duration": 0.001},
-        result=result,
+        result={"check": "pass"},
         system_info={"gpu": "none", "cpu": "none", "torch": "none"},
     )
 
@@ -167,21 +152,6 @@ class NoEngine:
     def reap(self) -> int:
         """Nothing is left over."""
         return 0
-
-
-class DeafStore(BoardStore):
-    """A database that announces nothing."""
-
-    def listen(
-        self,
-        *,
-        stop: Stop,
-        timeout_s: float,
-        wanted: Callable[[], bool] = lambda: True,  # noqa: ARG002 - it hears nothing anyway
-    ) -> Wakeup | None:
-        """Hear nothing."""
-        stop.wait(min(timeout_s, 1.0))
-        return None
 
 
 class Hosts:
@@ -198,15 +168,11 @@ class Hosts:
     def start(self) -> None:
         """Start all of them and wait until they serve."""
         types: Sequence[str] = self._options.get("types", TYPES)
+        name = self._options.get("name", "host")
         hosts = range(int(self._options.get("hosts", 1)))
-        for first in hosts[::_STARTED_TOGETHER]:
-            readiness = [
-                self._start_one(f"{self._options.get('name', 'host')}-{number}", types[number % len(types)])
-                for number in hosts[first : first + _STARTED_TOGETHER]
-            ]
-            for one in readiness:
-                if not one.ready.wait(120):
-                    raise RuntimeError(f"a daemon does not serve: {one.waiting_for}")
+        for one in [self._start_one(f"{name}-{number}", types[number % len(types)]) for number in hosts]:
+            if not one.ready.wait(120):
+                raise RuntimeError(f"a daemon does not serve: {one.waiting_for}")
 
     def stop(self) -> None:
         """Stop all of them; what runs without end is given back."""
@@ -220,10 +186,9 @@ class Hosts:
         state_dir.mkdir()
         config = Config(host_name=name, state_dir=state_dir, log_level="warning")
         url = self._options["url"]
-        kind = DeafStore if self._options.get("deaf") else BoardStore
         daemon = Daemon(
             config,
-            store_factory=lambda purpose: kind(url, application_name=f"daemon {purpose}", writes=True),
+            store_factory=lambda purpose: BoardStore(url, application_name=f"daemon {purpose}", writes=True),
             evaluator=self._evaluator,
             engine=NoEngine(),
             check_database=lambda: require_schema(url),

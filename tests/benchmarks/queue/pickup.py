@@ -1,7 +1,6 @@
 """How long a job waits for an idle worker: from asking for its commit to the moment a worker has it in hand.
 
-The worker is a process of its own, at rest; the three queues take turns. Unannounced: nothing is heard of NOTIFY, so
-that only polling finds the job.
+The worker is a process of its own, at rest; the three queues take turns.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from typing import Final
 
 import psycopg
 
-from tests.benchmarks.queue import ours
 from tests.benchmarks.queue.contenders import Contender, contender, peers
 from tests.benchmarks.queue.figures import Figure, latencies
 from tests.benchmarks.queue.server import Server
@@ -22,11 +20,10 @@ ROUNDS: Final = 2
 WARM_UP: Final = 10
 SAMPLES: Final = 100
 SLOTS: Final = 8
-UNANNOUNCED_ROUNDS: Final = 8
 
 
 def measure(server: Server) -> list[Figure]:
-    """Announced and unannounced pickup."""
+    """Pickup by each queue."""
     sides = [contender("ours", slots=SLOTS), *(contender(name, **PEER_OPTIONS[name]) for name in peers())]
     samples_ms: dict[str, list[float]] = {side.name: [] for side in sides}
     urls = {side.name: server.database(side.name) for side in sides}
@@ -34,18 +31,15 @@ def measure(server: Server) -> list[Figure]:
         side.side.install(urls[side.name])
     for number in range(ROUNDS):
         for side in sides:
-            samples_ms[side.name] += _announced(side, urls[side.name], seed=number)
+            samples_ms[side.name] += _waited_ms(side, urls[side.name], seed=number)
     mine = samples_ms.pop("ours")
-    return [
-        *latencies("pickup by an idle host", mine, samples_ms, p50_ms=10, p99_ms=50),
-        *latencies("pickup without NOTIFY", _unannounced(server), p99_ms=2000),
-    ]
+    return latencies("pickup by an idle host", mine, samples_ms, p50_ms=10, p99_ms=50)
 
 
 PEER_OPTIONS: Final[dict[str, dict[str, object]]] = {"procrastinate": {"slots": SLOTS}, "pgqueuer": {"batch": 10}}
 
 
-def _announced(side: Contender, url: str, *, seed: int) -> list[float]:
+def _waited_ms(side: Contender, url: str, *, seed: int) -> list[float]:
     pause = random.Random(seed)  # noqa: S311 - spreads the submissions over the worker's own rhythm
     asked_ns: dict[int, int] = {}
     with Worker(side.module, url=url, **side.options) as worker, psycopg.connect(url) as connection:
@@ -62,29 +56,4 @@ def _announced(side: Contender, url: str, *, seed: int) -> list[float]:
     waited_ms = [(note.at_ns - asked_ns[note.key]) / 1e6 for note in notes if note.key in asked_ns]
     if len(waited_ms) != SAMPLES:
         raise RuntimeError(f"{side.name}: {SAMPLES} jobs added, {len(waited_ms)} begun")
-    return waited_ms
-
-
-def _unannounced(server: Server) -> list[float]:
-    """Several hosts at once, each alone with its GPU type, so that each round has several samples."""
-    url = server.database("deaf")
-    ours.install(url)
-    pause = random.Random(0)  # noqa: S311 - as above
-    asked_ns: dict[int, int] = {}
-    with (
-        Worker(ours.__name__, url=url, slots=1, hosts=len(ours.TYPES), deaf=True) as worker,
-        psycopg.connect(url) as connection,
-    ):
-        worker.wait_ready()
-        for _ in range(UNANNOUNCED_ROUNDS):
-            time.sleep(pause.uniform(2.5, 4))
-            for gpu_type in ours.TYPES:
-                key = ours.submit(connection, gpu_type=gpu_type)
-                asked_ns[key] = time.monotonic_ns()
-                connection.commit()
-        time.sleep(4)
-        notes = worker.stop()
-    waited_ms = [(note.at_ns - asked_ns[note.key]) / 1e6 for note in notes]
-    if len(waited_ms) != len(asked_ns):
-        raise RuntimeError(f"{len(asked_ns)} jobs added, {len(waited_ms)} begun")
     return waited_ms

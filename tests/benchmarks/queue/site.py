@@ -1,8 +1,8 @@
 """A thousand simulated hosts with eight slots each on one PostgreSQL: what they cost it, and how soon a job is begun.
 
 Each is one real connection, in one process. It does what a daemon's connections do: it registers, claims at a daemon's
-pace, listens by a daemon's rule, commits results, and sends heartbeats while it holds jobs. There is no thread, slot or
-container behind it, so that the machine's processors serve the server.
+pace, listens by a daemon's rule, and commits results. There is no thread, slot or container behind it, so that the
+machine's processors serve the server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
@@ -23,7 +23,7 @@ from psycopg.rows import dict_row
 from runner import __version__
 from runner.base.config import Config
 from runner.base.model import Job, JobResult, Verdict
-from runner.daemon.listener import reaction_delay_s, should_react
+from runner.daemon.listener import reaction_delay_s
 from runner.daemon.loop import _POLL_SPREAD
 from runner.store.base import text_array
 from runner.store.claims import _job
@@ -45,13 +45,12 @@ LEASE_S: Final = 60.0
 
 @dataclass
 class Host:
-    """One simulated host. Its jobs are over at once, or never if it keeps them."""
+    """One simulated host. Its jobs are over at once."""
 
     url: str
     number: int
     hosts: Hosts
     rivals: int = 1
-    held: dict[int, Job] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -77,22 +76,17 @@ class Host:
             self.hosts.serving += 1
             for query in (QUERIES["listen_queue"], QUERIES["listen_hosts"]):
                 await connection.execute(query.sql)
-            beat_s = 0.0
             while not self.hosts.stopped:
                 while await self._claim(connection):
                     pass
-                if self.held and time.monotonic() - beat_s > Config().heartbeat_s:
-                    beat_s = time.monotonic()
-                    await self._beat(connection)
                 await self._wait(connection)
 
     async def _claim(self, connection: psycopg.AsyncConnection[dict[str, Any]]) -> bool:
         """One claim; whether it brought jobs and there may be more."""
-        free = SLOTS - len(self.held)
         parameters = {
             "host": self.name,
             "gpu_types": text_array([TYPE]),
-            "free": text_array([str(free)]),
+            "free": text_array([str(SLOTS)]),
             "lease_s": LEASE_S,
             "instance": self.name,
         }
@@ -102,25 +96,12 @@ class Host:
         jobs = [job for row in rows if row["id"] is not None and isinstance(job := _job(row), Job)]
         for job in jobs:
             self.hosts.begun_ns[job.submission_id or 0] = now_ns
-        if jobs and self.hosts.keep:
-            self.held |= {job.id: job for job in jobs}
-        elif jobs:
+        if jobs:
             done = JobResult(verdict=Verdict.ACCEPTED, runs=(), error=None, report={}, build_ns=1, eval_ns=1)
             await connection.execute(
                 QUERIES["complete"].sql, {"results": to_jsonb([_result(job, done) for job in jobs])}
             )
-        return bool(jobs) and len(self.held) < SLOTS
-
-    async def _beat(self, connection: psycopg.AsyncConnection[dict[str, Any]]) -> None:
-        held = list(self.held.values())
-        parameters = {
-            "host": self.name,
-            "lease_s": LEASE_S,
-            "ids": [job.id for job in held],
-            "attempts": [job.attempt for job in held],
-            "instance": self.name,
-        }
-        await connection.execute(QUERIES["heartbeat"].sql, parameters)
+        return bool(jobs)
 
     async def _wait(self, connection: psycopg.AsyncConnection[dict[str, Any]]) -> None:
         """Until the next poll, or a notification that this host acts on."""
@@ -128,8 +109,7 @@ class Host:
         until_s = time.monotonic() + random.uniform(low, high) * Config().poll_s  # noqa: S311 - a pause
         while (left_s := until_s - time.monotonic()) > 0:
             async for note in connection.notifies(timeout=left_s, stop_after=1):
-                ours_to_take = TYPE in note.payload.split(",") and len(self.held) < SLOTS
-                if ours_to_take and (not self.held or should_react(self.rivals)):
+                if TYPE in note.payload.split(","):
                     await asyncio.sleep(reaction_delay_s(self.rivals))
                     return
 
@@ -140,8 +120,6 @@ class Hosts:
     def __init__(self, url: str) -> None:
         self.url = url
         self.stopped = False
-        #: Whether hosts keep the jobs that they claim.
-        self.keep = False
         self.serving = 0
         #: Submission -> when a host had it in hand.
         self.begun_ns: dict[int, int] = {}
@@ -173,7 +151,7 @@ class Hosts:
 
 
 def measure(server: Server) -> list[Figure]:
-    """At rest, with a job now and then, and with every slot busy."""
+    """At rest, and with a job now and then."""
     url = server.database("site")
     ours.install(url)
     figures: list[Figure] = []
@@ -204,7 +182,6 @@ def measure(server: Server) -> list[Figure]:
             Figure(name=f"{HOSTS} hosts, PostgreSQL's processor time for one job", unit="ms", ours=each_ms),
             *latencies(f"pickup by {HOSTS} idle hosts", _waited_ms(asked_ns, hosts), p99_ms=100),
         ]
-        figures += _busy(server, url, hosts)
     gc.unfreeze()
     with suppress(IndexError):
         raise hosts.errors[0]
@@ -228,23 +205,3 @@ def _waited_ms(asked_ns: Mapping[int, int], hosts: Hosts) -> list[float]:
     if left:
         raise RuntimeError(f"{len(left)} of {len(asked_ns)} jobs were not begun")
     return [(hosts.begun_ns[number] - asked) / 1e6 for number, asked in asked_ns.items()]
-
-
-def _busy(server: Server, url: str, hosts: Hosts) -> list[Figure]:
-    """Every slot has a job that does not end."""
-    hosts.keep = True
-    # One transaction, which is one notification: this process would be busy with a thousand for each submission.
-    with psycopg.connect(url) as connection:
-        for number in range(HOSTS * SLOTS):
-            ours.submit(connection, user=f"user {number % 500}")
-    running = "SELECT count(*) FROM runner.job WHERE lease_expires_at IS NOT NULL"
-    until_s = time.monotonic() + 120
-    while (found := int(server.value(running, url))) < HOSTS * SLOTS:
-        if time.monotonic() > until_s:
-            raise RuntimeError(f"{found} of {HOSTS * SLOTS} jobs run")
-        time.sleep(1)
-    time.sleep(SETTLE_S)
-    used_s = server.cpu_s()
-    time.sleep(WATCH_S)
-    name = f"{HOSTS} hosts with {HOSTS * SLOTS} running jobs, PostgreSQL's processor time"
-    return [Figure(name=name, unit="cores", ours=(server.cpu_s() - used_s) / WATCH_S)]

@@ -1,8 +1,8 @@
 """How many jobs that do nothing a queue claims and completes in a second, all queued beforehand.
 
 Everybody gets the same number of worker processes, and may have the same number of jobs in hand. Ours writes what a
-real evaluation leaves: a row of results per run with its link to the job, the job's report, the submission's status,
-the score. The peers write their own job's end and nothing else.
+real evaluation leaves: a row of results with its link to the job, the job's report, the submission's status. The peers
+write their own job's end and nothing else.
 
 The clock runs from the moment when every worker has begun until the last job is over in the database.
 """
@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import psycopg
 
-from tests.benchmarks.queue import ours
 from tests.benchmarks.queue.contenders import Contender, contender, peers
 from tests.benchmarks.queue.figures import Figure
 from tests.benchmarks.queue.server import OWN, Server
@@ -30,27 +29,19 @@ LIMITED: Final = ({"batch": 4, "at_most": SLOTS}, {"batch": 2, "at_most": SLOTS}
 #: So many that a run takes some seconds.
 JOBS: Final = {"ours": 6000, "procrastinate": 3000, "pgqueuer": 10_000}
 
-Preload = Callable[[psycopg.Connection[Any], int], None]
-
 
 def measure(server: Server) -> list[Figure]:
     """Jobs per second."""
     there = peers()
     rates: dict[str, list[float]] = {}
-    lines: list[tuple[str, Contender, Preload]] = [
-        ("ours", contender("ours", slots=SLOTS), ours.preload),
-        ("ours, ranked", contender("ours", slots=SLOTS), ours.preload_ranked),
-    ]
+    lines: list[tuple[str, Contender]] = [("ours", contender("ours", slots=SLOTS))]
     if "procrastinate" in there:
-        side = contender("procrastinate", slots=SLOTS)
-        lines.append(("procrastinate", side, side.side.preload))
+        lines.append(("procrastinate", contender("procrastinate", slots=SLOTS)))
     if "pgqueuer" in there:
-        for options in LIMITED:
-            side = contender("pgqueuer", **options)
-            lines.append((f"pgqueuer {_settings(options)}", side, side.side.preload))
+        lines += [(f"pgqueuer {_settings(options)}", contender("pgqueuer", **options)) for options in LIMITED]
     for number in range(ROUNDS):
-        for name, side, preload in lines:
-            measured = drain(server, side, preload, JOBS[side.name])
+        for name, side in lines:
+            measured = drain(server, side, JOBS[side.name])
             rates.setdefault(name, []).append(measured)
             print(f"  round {number + 1}, {name}: {measured:.0f} jobs/s", flush=True)
     rate = {name: statistics.median(measured) for name, measured in rates.items()}
@@ -61,19 +52,15 @@ def measure(server: Server) -> list[Figure]:
             unit="jobs/s", ours=rate["ours"], peers=peer_rates, target=max(peer_rates.values(), default=None),
             higher_is_better=True,
         ),
-        Figure(
-            name="the same, ranked (three rows of results, score, secret job)",
-            unit="jobs/s", ours=rate["ours, ranked"], peers=peer_rates, higher_is_better=True,
-        ),
     ]  # fmt: skip
 
 
-def drain(server: Server, side: Contender, preload: Preload, jobs: int) -> float:
+def drain(server: Server, side: Contender, jobs: int) -> float:
     """Queue jobs, start workers, wait until nothing is open; jobs a second."""
     url = server.database(side.name)
     side.side.install(url)
     with psycopg.connect(url) as connection:
-        preload(connection, jobs)
+        side.side.preload(connection, jobs)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")
     server.checkpoint()

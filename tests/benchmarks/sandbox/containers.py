@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,15 +28,15 @@ class Bench:
 
 
 @contextmanager
-def bench(packages: Mapping[str, Path] | None = None) -> Iterator[Bench]:
-    """An engine whose containers are gone afterwards; `packages` are staged for its containers."""
+def bench() -> Iterator[Bench]:
+    """An engine whose containers are gone afterwards."""
     python = Path(os.environ.get("KERNEL_RUNNER_EVAL_PYTHON") or ROOT / ".venv-eval" / "bin" / "python")
     root = HostRoot(python)
     core = max(os.sched_getaffinity(0))
     engine = DockerEngine(owner=f"bench-{os.getpid()}")
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         Path(directory).chmod(0o755)
-        staged = stage(Path(directory), packages or {})
+        staged = stage(Path(directory), {})
         spec = SandboxSpec(
             image=engine.ensure_host_root(root),
             python=root.python,

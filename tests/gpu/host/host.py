@@ -180,9 +180,9 @@ def _text_of(path: Path) -> str:
         return ""
 
 
-def job_of(view: SubmissionView, *, secret: bool = False) -> JobView:
-    """The public or the secret job."""
-    return next(job for job in view.jobs if job.secret is secret)
+def job_of(view: SubmissionView) -> JobView:
+    """The public job."""
+    return next(job for job in view.jobs if not job.secret)
 
 
 @contextmanager

@@ -122,13 +122,11 @@ class Workshop:
     def program(
         self,
         source: str,
-        *,
-        timeout_s: float = PATIENCE_S,
         **limits: Any,  # noqa: ANN401 fields of Limits
     ) -> tuple[StepResult, ContainerReport]:
         """One Python program as the only step; it must have been reported."""
         report = self.steps(
-            Step(name="test", argv=(self.python, "prog.py"), timeout_s=timeout_s),
+            Step(name="test", argv=(self.python, "prog.py"), timeout_s=PATIENCE_S),
             files={"prog.py": source.encode()},
             **limits,
         )

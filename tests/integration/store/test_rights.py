@@ -1,13 +1,14 @@
 """Every role against every table, column, view, sequence, function, type, schema and channel, and the database.
 
-`tests/fixtures/rights.txt` lists all that a role may do, inherited rights too; what it does not list is forbidden. A
-new grant is a new line there. `public` is what every login may do. PostgreSQL has no rights on channels: what each role
-may do there is tried, and a new channel is a new line.
+`tests/fixtures/rights.txt` lists for each object who may do what with it, inherited rights too; what it does not list
+is forbidden. A new grant is a new word there. `public` is what every login may do. PostgreSQL has no rights on
+channels: what each role may do there is tried, and a new channel is a new line.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -97,15 +98,13 @@ def rights(url: str) -> str:
         found = connection.execute(RIGHTS.encode()).fetchall()
         roles = sorted({role for role, _, _ in found} - {"public"})
         found += [(role, f"channel {name}", right) for role in roles for name, right in on_channels(connection, role)]
-    found.sort()
-    lines: list[str] = []
-    for role in sorted({role for role, _, _ in found}):
-        lines += ["", role]
-        objects = [thing for name, thing, _ in found if name == role]
-        for thing in dict.fromkeys(objects):
-            given = ", ".join(right for name, other, right in found if (name, other) == (role, thing))
-            lines.append(f"    {thing}: {given or 'no attribute'}")
-    return "\n".join(lines).strip() + "\n"
+    of_role: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for role, thing, right in sorted(found):
+        of_role[thing, role].append(right)
+    holders: dict[str, list[str]] = defaultdict(list)
+    for (thing, role), given in sorted(of_role.items()):
+        holders[f"{thing}: {', '.join(given) or 'no attribute'}"].append(role.removeprefix("runner_"))
+    return "".join(f"{right}  [{' '.join(roles)}]\n" for right, roles in sorted(holders.items()))
 
 
 def on_channels(connection: psycopg.Connection[tuple[object, ...]], role: str) -> list[tuple[str, str]]:
@@ -211,4 +210,4 @@ def test_a_new_grant_is_seen(database_url: str) -> None:
         after = rights(database_url)
         assert after != before, grant
         before = after
-    assert "    channel runner_another: LISTEN, NOTIFY" in before.splitlines()
+    assert "channel runner_another: LISTEN, NOTIFY  [" in before

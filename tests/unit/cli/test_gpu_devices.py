@@ -125,3 +125,43 @@ def test_check_has_one_line_for_the_devices(
         assert "see what the driver says" in lines[number + 1]
     assert any(line.startswith("✗ engine: ") for line in lines)
     assert any(line.startswith("✗ database: ") for line in lines)
+
+
+#: A type without a cache and sources, whose rates are with sparsity.
+UNFINISHED = """
+name = "RTX5090"
+vendor = "nvidia"
+device_names = ['RTX5090']
+[device]
+memory_gib = 32
+bandwidth_gb_s = 1792
+peak_tflops = { fp8 = 838, fp16 = 209.5 }
+[device.sources]
+peak_tflops = "d"
+"""
+REMARKS = """\
+✓ RTX5090: nvidia, 32 GiB, 1792 GB/s, fp8 838, fp16 209.5 (FILE)
+! RTX5090: device.l2_mib: found nothing, so that no time is too short for the memory's bandwidth
+    enter the size of the L2 cache, and as l3_mib that of a cache beyond it
+! RTX5090: device.peak_tflops: found fp8 838 and fp16 209.5, expected fp8 to be once to twice fp16
+    enter rates without sparsity; data sheets often state the double
+! RTX5090: device.sources: found nothing for memory_gib, bandwidth_gb_s, whose origin is unknown
+    enter the documents
+"""
+
+
+def test_check_says_what_a_file_of_ours_lacks_and_what_is_wrong_in_it(
+    host: GpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line for each type of `gpus_dir`, then a warning and a remedy for each thing; a mistake ends the check."""
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    host.types.mkdir(exist_ok=True)
+    file = host.types / "RTX5090.toml"
+    file.write_text(UNFINISHED, encoding="utf-8")
+    main(["--config", str(host.config), "check"])
+    assert REMARKS.replace("FILE", str(file)) in host.capsys.readouterr().out
+    file.write_text(UNFINISHED.replace("fp8 =", "fp9 ="), encoding="utf-8")
+    main(["--config", str(host.config), "check"])
+    shown = host.capsys.readouterr().out
+    assert f"✗ configuration: {file}: device.peak_tflops.fp9" in shown
+    assert "found 'fp9', expected" in shown
