@@ -24,6 +24,7 @@ from sandbox.protocol import StepResult
 from tasks.harness import local
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import lines_of
+from tasks.harness.shared.profilers import Capture
 from tests.gpu.recording import keep, start
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -208,7 +209,7 @@ def too_large(task: Task, machine: Machine) -> str | None:
     return None
 
 
-def judge(
+def request_for(
     task: Task,
     code: str,
     modes: Mapping[str, Sequence[str]],
@@ -217,9 +218,9 @@ def judge(
     ranks: int | None = None,
     limit_s: float | None = None,
     open_book: bool = False,
-    keeps: bool = False,
-) -> Sequence[StepResult]:
-    """Let the built-in harness judge a submission, without a container.
+    capture: Capture | None = None,
+) -> JudgeRequest:
+    """A request for a submission.
 
     Args:
         task: whose submission it is.
@@ -229,9 +230,9 @@ def judge(
         ranks: how many ranks the cases have.
         limit_s: of each mode, in seconds; None: the task's.
         open_book: whether it may see the reference.
-        keeps: whether the timed calls are kept for the record of the test that runs now.
+        capture: what the vendor's profiler captures in profiles.
     """
-    request = JudgeRequest(
+    return JudgeRequest(
         modes=tuple(
             ModeRequest(name=name, cases=tuple(cases), timeout_s=limit_s or _limit_s(task.timeouts_s[name]))
             for name, cases in modes.items()
@@ -245,7 +246,24 @@ def judge(
         device=machine.device,
         build_timeout_s=_BUILD_TIMEOUT_S,
         memory_bytes=machine.memory_bytes,
+        capture=capture,
     )
+
+
+def judge(
+    task: Task,
+    code: str,
+    modes: Mapping[str, Sequence[str]],
+    machine: Machine,
+    *,
+    keeps: bool = False,
+    **more: Any,  # noqa: ANN401 options of `request_for`
+) -> Sequence[StepResult]:
+    """Let the built-in harness judge a submission, without a container (see `request_for`).
+
+    With `keeps`, the timed calls are kept for the record of the test that runs now.
+    """
+    request = request_for(task, code, modes, machine, **more)
     steps = local.evaluate(request, start=start if keeps else None).steps
     return keep(task.name, steps) if keeps else steps
 

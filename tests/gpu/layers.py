@@ -80,6 +80,13 @@ LAYERS: Final = (
         failure="kinds of tasks or submissions do not work on this device",
     ),
     Layer(
+        name="box",
+        select=("tests/gpu/test_box.py",),
+        limit_s=180,
+        needs=("harness",),
+        failure="the container's users, rights or filter of system calls keep the device from working",
+    ),
+    Layer(
         name="solutions",
         select=("tests/gpu/test_solutions.py",),
         limit_s=480,
@@ -109,6 +116,7 @@ STATEMENTS: Final = (
     ("attacks by streams, graphs, caches and lazy outputs gain nothing", "test_attacks.py::"),
     ("compiled, mixed and profiled submissions work; memory that is hoarded is found", "test_tasks.py::"),
     ("groups of modules are timed, beside every baseline", "test_modules.py::"),
+    ("judge and worker work as two users behind the filter of system calls", "test_box.py::"),
     ("sample solutions and templates keep their promise", "test_solutions.py::"),
     ("official cases are right, at times that the type's figures allow", "test_speed.py::"),
 )

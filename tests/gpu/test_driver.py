@@ -1,4 +1,4 @@
-"""What calls on a device need of its driver; `tests.gpu.host` shows that judge and worker share memory as two users."""
+"""What calls on a device need of its driver; test_box shows that judge and worker share memory as two users."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from tests.gpu.bench import ROOT
+from tests.gpu.box import UIDS
 
 #: As a worker that was started ahead gets its account (`sandbox.inside.template`).
-_CHANGES_ITS_USER = """
+_CHANGES_ITS_USER = f"""
 import os
 from runner.evaluation.container_spec import _AHEAD
 from sandbox.inside.process import Account, switch_to
@@ -21,7 +22,7 @@ from tasks.harness.judge.accelerator import require_device
 from tasks.harness.shared.cuda_driver import Driver
 os.setresuid(10000, 0, 10000)
 exec(_AHEAD)
-switch_to(Account(uid=10002, groups=(), directory="/", umask=0o022, oom_score_adj=None))
+switch_to(Account(uid={UIDS["worker"]}, groups=(), directory="/", umask=0o022, oom_score_adj=None))
 _require_no_capability()
 require_device("cuda")
 driver = Driver.open()
