@@ -27,7 +27,6 @@ from runner.base.model import Slot
 from runner.cli import engines
 from runner.cli.app import Session, app, example, out, out_json, session
 from runner.cli.finding import Finding, Mark, render, verdict_of
-from runner.cli.gpu_detect import findings_of
 from runner.cli.programs import IMPORT_TIMEOUT_S, prove
 from runner.cli.task_faults import task_faults
 from runner.devices import described, detect_slots, list_devices
@@ -96,10 +95,6 @@ def _examine(current: Session) -> Iterator[Finding]:
         yield Finding.failed("configuration", str(error), "correct it and check again")
         return
     yield Finding.ok("configuration", f"host {config.host_name}, state in {config.state_dir}")
-    for entry in registry.all():
-        origin = registry.origin(entry.name)
-        if origin is not None and origin.parent == config.gpus_dir:
-            yield from findings_of(entry, registry)
     yield from _database(config)
     yield _evaluation_environment(config)
     yield _devices()

@@ -1,15 +1,19 @@
-"""`gpu`: GPU types, and where they are offered."""
+"""`gpu`: GPU types, where they are offered, what their files lack."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from runner.base.gpu_types import GpuType, Registry
+from runner.base.gpu_types.registry import BUILTIN
 from runner.cli import gpu_detect, json_output, render_hosts
 from runner.cli.app import app, example, note, out, out_json, session
+from runner.cli.finding import Finding, report
 
 gpu = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="GPU types: what submissions can be evaluated on.")
 app.add_typer(gpu, name="gpu")
@@ -84,3 +88,33 @@ def resume(context: typer.Context, *, name: Annotated[str, typer.Argument(metava
 
 def _registered(entry: GpuType, registry: Registry) -> dict[str, Any]:
     return {**asdict(entry), "file": str(registry.origin(entry.name))}
+
+
+@gpu.command(
+    "validate",
+    epilog=example("kernel-runner gpu validate RTX5090.toml"),
+)
+def validate(
+    context: typer.Context,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE")] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check files of GPU types.
+
+    Each FILE is checked as if it lay in `gpus_dir`, in place of that type's file; without FILE, those in `gpus_dir`. A
+    mistake is an error (exit code 2); what is incomplete or implausible is a warning. Needs neither device nor
+    database.
+    """
+    given = files or ()
+    directory = session(context).config.gpus_dir
+    registry = Registry.load(directory, files=given)
+    asked = [entry for entry in registry.all() if _is_asked(registry.origin(entry.name), given)]
+    findings = [finding for entry in asked for finding in gpu_detect.findings_of(entry, registry)]
+    if not asked:
+        findings.append(Finding.ok("gpu types", f"the built-in ones; no files in {directory}"))
+    report(findings, as_json=as_json, ok=True, types=[entry.name for entry in asked])
+
+
+def _is_asked(origin: Path | None, files: Sequence[Path]) -> bool:
+    return origin in files if files else origin is not None and origin.parent != BUILTIN

@@ -1,4 +1,4 @@
-"""What a GPU type that is valid may still lack, or have got wrong. Pure; said by `check` and `gpu detect`."""
+"""What a GPU type that is valid may still lack, or have got wrong. Pure; called by `kernel-runner gpu validate`."""
 
 from __future__ import annotations
 

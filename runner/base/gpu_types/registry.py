@@ -53,11 +53,12 @@ class Registry:
         self._by_alias: Final = {alias: entry for entry in self._types.values() for alias in entry.aliases}
 
     @classmethod
-    def load(cls, overlay: Path | None = None) -> Registry:
+    def load(cls, overlay: Path | None = None, *, files: Iterable[Path] = ()) -> Registry:
         """Read the built-in types and, if it exists, the overlay directory.
 
         Args:
             overlay: the operator's directory.
+            files: further files, as if they lay in it; one of a type that it has replaces that.
 
         Raises:
             ConfigError: the overlay is no directory; or a file does not parse, has an unknown or invalid key, extends
@@ -69,6 +70,7 @@ class Registry:
         types = dict(built)
         origin = {file.name: file.path for file in builtin.values()}
         changed = _read_directory(overlay) if overlay is not None and overlay.is_dir() else {}
+        changed |= _by_name(files)
         for file in changed.values():
             types[file.name] = _build(file, base={**builtin, **changed}, chain=(), shadowed=builtin)
             origin[file.name] = file.path
@@ -129,8 +131,12 @@ def _shipped() -> tuple[Mapping[str, _File], Mapping[str, GpuType]]:
 
 
 def _read_directory(directory: Path) -> dict[str, _File]:
+    return _by_name(visible(directory, ".toml"))
+
+
+def _by_name(paths: Iterable[Path]) -> dict[str, _File]:
     files: dict[str, _File] = {}
-    for path in visible(directory, ".toml"):
+    for path in paths:
         file = _read(path)
         if file.name in files:
             raise ConfigError(

@@ -66,7 +66,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("leaderboard cancel-validations", "leaderboard final"),
         *("gateway", "discord", "user approve", "user token", "user list", "user revoke"),
         *("webhook run", "webhook list", "webhook test", "webhook add", "webhook remove"),
-        "gpu detect",
+        *("gpu detect", "gpu validate"),
         *("data export", "data verify", "data check", "data top", "data progression", "data summary", "data user"),
         *("data plot", "data publish"),
     ),

@@ -114,7 +114,7 @@ def test_a_divided_device_is_its_instances_and_no_whole_one(machine: Machine, tm
     assert [types_of(REGISTRY, device) for device in listing.devices] == [(), ()]
     path = tmp_path / "H100_1G.toml"
     path.write_text("extends = 'H100'\nname = 'H100_1G'\npartition = '1g\\.10gb(\\+me)?'\n", encoding="utf-8")
-    mine = Registry.load(tmp_path)
+    mine = Registry.load(files=[path])
     assert [[entry.name for entry in types_of(mine, device)] for device in listing.devices] == [["H100_1G"], []]
     machine(divided(NVIDIA["H100 SXM"][1]))
     listing = list_devices()
@@ -138,7 +138,7 @@ def test_partitions_of_an_amd_device_are_no_whole_ones(
     assert types_of(REGISTRY, devices[0]) == ()
     path = tmp_path / "MI300_CPX.toml"
     path.write_text("extends = 'MI300'\nname = 'MI300_CPX'\npartition = 'CPX'\n", encoding="utf-8")
-    mine = Registry.load(tmp_path)
+    mine = Registry.load(files=[path])
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
     found = detect_slots(mine, Config(cpu_slots=0))
     assert [(slot.name, slot.gpu_type) for slot in found] == [(f"amd{number}", "MI300_CPX") for number in range(8)]
@@ -152,7 +152,7 @@ def test_instances_of_one_device_are_slots_of_their_own(
     path = tmp_path / "H100_1G.toml"
     path.write_text("extends = 'H100'\nname = 'H100_1G'\npartition = '1g.10gb'\n", encoding="utf-8")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
-    found = detect_slots(Registry.load(tmp_path), Config(cpu_slots=0))
+    found = detect_slots(Registry.load(files=[path]), Config(cpu_slots=0))
     assert [slot.name for slot in found] == ["nvidia0", "nvidia0.2", "nvidia0.3"]
     assert len({slot.devices[0].uuid for slot in found}) == len(found)
 
