@@ -7,11 +7,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tasks.problems.formats import mxfp4, nvfp4, scales128x4
+from tasks.problems.formats import fp8, mxfp4, nvfp4, scales128x4
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator on this machine")
 
-E4M3FN = torch.float8_e4m3fn
 Outputs = tuple[torch.Tensor, ...]
 
 
@@ -22,15 +21,20 @@ def patterns() -> torch.Tensor:
     return torch.cat([every.nan_to_num(0.0, 1.0, -1.0), normal]).view(-1, 128)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize(
     "work",
     [
+        nvfp4.quantize,
+        nvfp4.quantize_two_level,
+        lambda values: (nvfp4.dequantize(*nvfp4.quantize(values)),),
         *(lambda values, rule=rule: mxfp4.quantize(values, rule) for rule in mxfp4.ScaleRule),
         lambda values: (mxfp4.dequantize(*mxfp4.quantize(values)),),
-        lambda values: (nvfp4.dequantize(mxfp4.quantize(values)[0], torch.full_like(values[:, ::16], 1.5).to(E4M3FN)),),
-        lambda values: (nvfp4.decode_e2m1(nvfp4.unpack_e2m1(mxfp4.quantize(values)[0])),),
-        lambda values: (scales128x4.cute_order(values.to(E4M3FN).unsqueeze(-1)),),
+        *(lambda values, dtype=dtype: (fp8.encode(values, dtype, saturate=False),) for dtype in fp8.FORMATS),
+        *(lambda values, dtype=dtype: fp8.quantize_tiles(values, dtype, tile=(8, 32)) for dtype in fp8.FORMATS),
+        *(lambda values, dtype=dtype: fp8.quantize_mx(values, dtype) for dtype in fp8.FORMATS),
+        lambda values: (fp8.encode_e8m0(values), fp8.encode_e8m0(values, round_up=True)),
+        lambda values: (scales128x4.swizzle(values.to(torch.float8_e4m3fn)),),
     ],
 )
 def test_the_bytes_are_those_of_the_cpu(work: Callable[[torch.Tensor], Outputs], dtype: torch.dtype) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tasks.problems.formats import mxfp4, nvfp4, scales128x4
+from tasks.problems.formats import fp8, mxfp4, nvfp4, scales128x4
 from tests.support.waiting import PATIENCE_S
 
 FOLDER = Path(nvfp4.__file__).parent
@@ -35,14 +35,14 @@ def test_what_several_files_have_is_the_same_text() -> None:
             for name in names:
                 texts[name][path.name] = ast.get_source_segment(source, node) or ""
     shared = {name: found for name, found in texts.items() if len(found) > 1}
-    assert {"decode_pairs", "_blocks", "_E2M1_VALUES", "_e2m1_values"} <= set(shared)
+    assert {"encode_e2m1", "to_float32", "shared_scales", "ScaleRule", "_blocks", "_E2M1_VALUES"} <= set(shared)
     different = {name for name, found in shared.items() if len(set(found.values())) > 1}
-    assert different == {"BLOCK", "dequantize"}
+    assert different == {"BLOCK", "quantize", "dequantize"}
 
 
 def test_each_file_stands_alone(tmp_path: Path) -> None:
     """Copied to where none of the repository is, it imports; and nothing but torch and the standard library."""
-    allowed = {"__future__", "enum", "functools", "torch"}
+    allowed = {"__future__", "dataclasses", "enum", "functools", "math", "torch"}
     for path in FILES:
         (tmp_path / path.name).write_text(path.read_text())
         for node in ast.walk(ast.parse(path.read_text())):
@@ -57,17 +57,19 @@ def test_each_file_stands_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "work",
     [
-        lambda values: nvfp4.dequantize(
-            mxfp4.quantize(values)[0], torch.empty(64, 8, dtype=torch.uint8, device="meta")
-        ),
-        lambda values: nvfp4.decode_e2m1(nvfp4.unpack_e2m1(mxfp4.quantize(values)[0])),
+        lambda values: nvfp4.dequantize(*nvfp4.quantize(values)),
+        lambda values: nvfp4.dequantize(*nvfp4.quantize_two_level(values)),
+        lambda values: nvfp4.decode_e2m1(nvfp4.unpack_e2m1(nvfp4.quantize(values)[0])),
         lambda values: mxfp4.dequantize(*mxfp4.quantize(values, mxfp4.ScaleRule.AMD)),
+        lambda values: mxfp4.decode_e8m0(mxfp4.encode_e8m0(values, round_up=True)),
+        lambda values: fp8.decode(fp8.encode(values, torch.float8_e5m2, saturate=False), torch.float8_e5m2),
+        lambda values: fp8.dequantize_tiles(*fp8.quantize_tiles(values, torch.float8_e4m3fnuz), torch.float8_e4m3fnuz),
+        lambda values: fp8.dequantize_mx(*fp8.quantize_mx(values, torch.float8_e4m3fn), torch.float8_e4m3fn),
+        lambda values: scales128x4.unswizzle(scales128x4.swizzle(values.to(torch.float8_e4m3fn)), rows=64, blocks=128),
     ],
 )
 def test_work_stays_on_its_device(work: Callable[[torch.Tensor], torch.Tensor]) -> None:
     """No step meets a tensor of another device, or asks one for its contents: the device without memory has none."""
-    for dtype in (torch.float32, torch.bfloat16):
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
         result = work(torch.empty(64, 128, dtype=dtype, device="meta"))
         assert (result.device.type, result.shape) == ("meta", (64, 128))
-    scales = torch.empty(64, 128, 2, dtype=torch.float8_e4m3fn, device="meta")
-    assert scales128x4.cute_order(scales).device.type == "meta"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tasks.problems.formats.scales128x4 import cute_order
+from tasks.problems.formats.scales128x4 import cute_view, swizzle, unswizzle
 
 SHAPES = [(128, 4), (256, 12), (1, 1), (129, 5), (200, 10), (72, 8), (384, 448)]
 
@@ -22,22 +22,51 @@ def numbered(rows: int, blocks: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("rows", "blocks"), SHAPES)
-@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.uint8])
-def test_every_scale_lies_where_the_formula_says(rows: int, blocks: int, dtype: torch.dtype) -> None:
-    """Matrix after matrix, with zeros in what is padding; by CuTe's indices, too, whatever the strides were."""
-    scales = torch.stack([numbered(rows, blocks), numbered(rows, blocks).flip(1)], dim=2)
-    found = cute_order(scales.view(dtype))
+def test_every_scale_lies_where_the_formula_says(rows: int, blocks: int) -> None:
+    """All of them, and zeros in what is padding."""
+    scales = numbered(rows, blocks)
+    found = swizzle(scales)
     tiles = (-(-rows // 128), -(-blocks // 4))
-    assert (found.dtype, found.shape) == (dtype, (32, 4, tiles[0], 4, tiles[1], 2))
-    row, block = torch.meshgrid(torch.arange(rows), torch.arange(blocks), indexing="ij")
-    places = torch.tensor([[address(r, b, tiles[1]) for b in range(blocks)] for r in range(rows)])
-    raw = found.view(torch.uint8)
-    memory = raw.permute(5, 2, 4, 0, 1, 3)
-    assert memory.is_contiguous()
-    for index in range(2):
-        expected = torch.zeros(tiles[0] * tiles[1] * 512, dtype=torch.uint8)
-        expected[places] = scales[..., index]
-        assert torch.equal(memory[index].flatten(), expected)
-        indexed = raw[row % 32, row // 32 % 4, row // 128, block % 4, block // 4, index]
-        assert torch.equal(indexed, scales[..., index])
-    assert torch.equal(cute_order(scales.contiguous()), cute_order(scales.transpose(0, 1).contiguous().transpose(0, 1)))
+    assert found.shape == (*tiles, 32, 4, 4)
+    assert found.is_contiguous()
+    expected = torch.zeros(tiles[0] * tiles[1] * 512, dtype=torch.uint8)
+    places = torch.tensor([[address(row, block, tiles[1]) for block in range(blocks)] for row in range(rows)])
+    expected[places] = scales
+    assert torch.equal(found.flatten(), expected)
+
+
+@pytest.mark.parametrize(("rows", "blocks"), SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e8m0fnu, torch.uint8])
+def test_the_inverse_undoes_it(rows: int, blocks: int, dtype: torch.dtype) -> None:
+    """Of several matrices, of a flat one, of every type of scale, for any strides."""
+    scales = torch.stack([numbered(rows, blocks), numbered(rows, blocks).flip(0)]).view(dtype)
+    back = unswizzle(swizzle(scales), rows=rows, blocks=blocks)
+    assert (back.dtype, back.is_contiguous()) == (dtype, True)
+    assert torch.equal(back.view(torch.uint8), scales.view(torch.uint8))
+    flat = unswizzle(swizzle(scales[0]).flatten(), rows=rows, blocks=blocks)
+    assert torch.equal(flat.view(torch.uint8), scales[0].view(torch.uint8))
+    strided = scales.view(torch.uint8).movedim(0, -1).contiguous().movedim(-1, 0)
+    assert torch.equal(swizzle(strided), swizzle(scales.view(torch.uint8)))
+
+
+def test_the_view_of_cute_is_the_same_memory() -> None:
+    """Row r, block j of matrix i is at [r % 32, r // 32 % 4, r // 128, j % 4, j // 4, i]."""
+    rows, blocks = 256, 12
+    scales = torch.stack([numbered(rows, blocks), numbered(rows, blocks).flip(1)])
+    swizzled = swizzle(scales)
+    view = cute_view(swizzled)
+    assert view.shape == (32, 4, rows // 128, 4, blocks // 4, 2)
+    assert view.data_ptr() == swizzled.data_ptr()
+    r, j = torch.meshgrid(torch.arange(rows), torch.arange(blocks), indexing="ij")
+    for i in range(2):
+        assert torch.equal(view[r % 32, r // 32 % 4, r // 128, j % 4, j // 4, i], scales[i])
+
+
+def test_tiles_of_another_matrix_are_refused() -> None:
+    """The message gives both shapes."""
+    with pytest.raises(
+        ValueError, match=r"found a shape of \(2, 1, 32, 4, 4\), expected .*1, 1, 32, 4, 4\) for 128 rows"
+    ):
+        unswizzle(torch.zeros(2, 1, 32, 4, 4, dtype=torch.uint8), rows=128, blocks=4)
+    with pytest.raises(ValueError, match=r"found a shape of \(1024,\), expected"):
+        unswizzle(torch.zeros(1024, dtype=torch.uint8), rows=128, blocks=4)
