@@ -7,7 +7,6 @@ application when that is imported. Only the module of the command that was asked
 from __future__ import annotations
 
 import copy
-import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -68,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         restart_in_utf8()
     # A shell can close them (`>&-`).
+    sys.stdin = sys.stdin or _nowhere()
     sys.stdout = sys.stdout or _nowhere()
     sys.stderr = sys.stderr or _nowhere()
     for stream in (sys.stdout, sys.stderr):
@@ -82,7 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         code = ExitCode.READER_GONE
     except OSError as error:
-        if error.errno != errno.ENOSPC or not _is_full(sys.stdout):
+        # As of a full disk or quota, a limit of a file's size, or a terminal that has gone.
+        if error.filename is not None or not _is_full(sys.stdout):
             raise
         # Both may go to the same file.
         with suppress(OSError):
@@ -105,7 +106,7 @@ def _run(words: Sequence[str]) -> int:
     except typer.TyperException as error:
         _explain_usage(error.format_message())
         return error.exit_code
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         fail("interrupted")
         return ExitCode.INTERRUPTED
     except (KernelRunnerError, SandboxError) as error:
@@ -115,7 +116,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _nowhere() -> TextIO:
-    return Path(os.devnull).open("w", encoding="utf-8")
+    return Path(os.devnull).open("r+", encoding="utf-8")
 
 
 def _is_full(stream: TextIO) -> bool:

@@ -53,7 +53,11 @@ def problem(where: str, key: str, actual: str, expected: str) -> str:
 
 def shown(value: object) -> str:
     """A value for an error message: its repr, cut to a readable length."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:
+        # A number in base 16 may have more digits than Python writes.
+        text = "a number of thousands of digits"
     return text if len(text) <= _MAX_FOUND_CHARS else f"{text[:_MAX_FOUND_CHARS]}…"
 
 

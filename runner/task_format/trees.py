@@ -212,8 +212,9 @@ def _entry_problem(entry: zipfile.ZipInfo) -> str | None:
     mode = entry.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
         return "a link or special file"
-    if entry.flag_bits & 0x1:
-        return "an encrypted file"
+    # Other methods fail in ways of their own, and may take memory that they name themselves.
+    if entry.flag_bits & 0x1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return "an encrypted file, or one packed otherwise than by deflate"
     if entry.file_size > _RATIO_FREE_BYTES and entry.file_size > MAX_RATIO * max(1, entry.compress_size):
         return f"{entry.compress_size} bytes that unpack to {entry.file_size}"
     return None

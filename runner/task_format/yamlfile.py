@@ -105,6 +105,8 @@ def parse_yaml(data: bytes, where: str) -> object:
             raise TaskError(f"{where}: {line}found {error.problem}, expected valid YAML") from error
         sentence = ": ".join(part for part in (error.context, error.problem) if part)
         raise TaskError(f"{where}: {line}no valid YAML: {sentence}") from error
+    except LookupError as error:
+        raise TaskError(f"{where}: no valid YAML: a value that is none of its tag, such as !!bool x") from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # ValueError: a scalar that looks like a date or number and is none, such as 2024-13-45.
         raise TaskError(f"{where}: no valid YAML: {error}") from error

@@ -124,12 +124,15 @@ def _folders(competitions: Path) -> Mapping[str, Path]:
 
 
 def _problem_folder(competition: Path, entry: ProblemDocument, place: str) -> TaskFolder:
-    if "\0" in entry.directory:
-        raise TaskError(f"{place}: found {entry.directory!r}, expected the path of a folder")
     directory = competition.parent / entry.directory
     root = repository_of(competition.resolve().parent)
-    if not directory.resolve().is_relative_to(root):
+    try:
+        inside, there = directory.resolve().is_relative_to(root), directory.is_dir()
+    except (OSError, ValueError, RuntimeError):
+        # Too long, or no path, or (Python before 3.13) a loop of links.
+        inside, there = True, False
+    if not inside:
         raise TaskError(f"{place}: found {entry.directory!r}, which leaves the repository, expected a folder inside it")
-    if not directory.is_dir():
+    if not there:
         raise TaskError(f"{place}: found {entry.directory!r}, which is no folder, expected one with a {TASK_FILE}")
     return load_folder(directory, name=entry.name)

@@ -32,7 +32,7 @@ def staging(target: Path) -> Iterator[Path]:
     """An empty folder beside the target, for the new export. It goes at the end, unless `replace` has used it.
 
     Raises:
-        DataError: another export to the target runs, or its parent cannot be written.
+        DataError: another export to the target runs, or its parent cannot be written, as on a disk that is full.
     """
     folder = target.parent / f".{target.name}.kernel-runner-export"
     try:
@@ -47,20 +47,23 @@ def staging(target: Path) -> Iterator[Path]:
         os.close(descriptor)
         raise DataError(f"another export to a folder in {target.parent} is running; wait for its end") from None
     try:
-        try:
-            folder.mkdir(exist_ok=True)
-            # What a process left that was killed.
-            empty(folder)
-        except OSError as error:
-            raise _unwritable(target, error) from error
+        folder.mkdir(exist_ok=True)
+        # What a process left that was killed.
+        empty(folder)
         yield folder
+    except OSError as error:
+        raise _unwritable(target, error) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(descriptor)
 
 
 def _unwritable(target: Path, error: OSError) -> DataError:
-    return DataError(f"cannot write beside {target}: {error.strerror}; name a folder in one that you may write")
+    # The one of a library has a text alone.
+    reason = error.strerror or str(error)
+    return DataError(
+        f"cannot write beside {target}: {reason}; name a folder in one that you may write, and that has room"
+    )
 
 
 def empty(folder: Path) -> None:

@@ -107,7 +107,7 @@ def read_exclusions(path: Path) -> Exclusions:
         kind, rest = words[0], words[1].strip() if len(words) == 2 else ""
         if kind == "user" and rest:
             users.add(rest)
-        elif kind == "submission" and rest.isascii() and rest.isdigit() and int(rest) < 2**31:
+        elif kind == "submission" and rest.isascii() and rest.isdigit() and len(rest) <= 10 and int(rest) < 2**31:
             submissions.add(int(rest))
         else:
             raise DataError(f"{path}, line {number}: {line.strip()!r}; expected `user ID` or `submission NUMBER`")

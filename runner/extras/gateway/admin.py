@@ -144,9 +144,7 @@ async def submission(request: Request) -> Response:
         if is_possible:
             await current.store.one("delete_submission", submission_id=submission_id, user_id=None)
         return Ascii({"status": "ok", "submission_id": submission_id})
-    record = None
-    if is_possible:
-        record = await stored(current, submission_id)
+    record = await stored(current, submission_id) if is_possible else None
     if record is None:
         raise Refusal(404, f"Submission {submission_id} not found")
     gpus = [row["gpu_type"] for row in record["runs"] or ()]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from typing import Final
+from collections.abc import MutableMapping
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from starlette import routing
@@ -23,9 +24,14 @@ BODY_S: Final = 60.0
 #: How many files are read at the same time, and how many of one user are on their way.
 BODIES: Final = 64
 UPLOADS: Final = 8
+#: How many of one user's results, files and codes are read and sent at the same time: each may have 24 MB.
+RESULTS: Final = 4
+#: An answer is handed on in pieces of this size, so that what a client has not read yet counts as not sent.
+_PIECE_BYTES: Final = 64 * 1024
 #: How many keys a limit remembers.
 _KEYS: Final = 20_000
 _STREAM: Final = b"text/event-stream"
+_HELD: Final = "kernel_runner.held"
 _PATH_BYTES: Final = 4096
 _QUERY_BYTES: Final = 8192
 
@@ -75,6 +81,17 @@ class Streams:
             self._open.pop(key, None)
 
 
+def hold(scope: MutableMapping[str, Any], streams: Streams, key: str) -> bool:
+    """Count something of a key until this request's answer has been sent; False: there are too many."""
+    held = scope[_HELD]
+    if (streams, key) in held:
+        return True
+    if not streams.open(key):
+        return False
+    held.append((streams, key))
+    return True
+
+
 class Limits:
     """The limits of one process."""
 
@@ -86,6 +103,7 @@ class Limits:
         self.admin = Bucket(per_minute)
         self.bodies = asyncio.Semaphore(BODIES)
         self.uploads = Streams(_KEYS, UPLOADS)
+        self.results = Streams(_KEYS, RESULTS)
         #: Of submissions, by user.
         self.streams = Streams(streams, streams // 10)
         #: Of live pages, by address: a hall may share one.
@@ -97,7 +115,7 @@ class BodyTooLarge(Exception):
 
 
 class Edge:
-    """The outermost part: paths in one form, bounded bodies, and the count of what was answered."""
+    """The outermost part: paths in one form, bounded bodies, the count of what was answered, and the end of `hold`."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
@@ -123,7 +141,11 @@ class Edge:
                     # What tells users apart are headers that no cache between knows.
                     more.append((b"cache-control", b"no-store"))
                 message = {**message, "headers": [*message["headers"], *more]}
-            await send(message)
+            whole, sent = message.get("body", b""), 0
+            while len(whole) - sent > _PIECE_BYTES:
+                await send({**message, "body": whole[sent : sent + _PIECE_BYTES], "more_body": True})
+                sent += _PIECE_BYTES
+            await send({**message, "body": whole[sent:]} if sent else message)
 
         path = scope["path"]
         if len(path) > _PATH_BYTES or len(scope.get("query_string", b"")) > _QUERY_BYTES:
@@ -134,9 +156,13 @@ class Edge:
             # A base address that ends in a slash makes two of them. A name may have one, which is written as %2F.
             parts = scope["raw_path"].decode("ascii", "replace").split("/")
             plain = "/" + "/".join(quote(unquote(part), safe="") for part in parts if part)
+            held: list[tuple[Streams, str]] = []
+            inner = {**scope, "path": plain, "raw_path": plain.encode(), _HELD: held}
             try:
-                await self._app({**scope, "path": plain, "raw_path": plain.encode()}, _bounded(receive), answer)
+                await self._app(inner, _bounded(receive), answer)
             finally:
+                for streams, key in held:
+                    streams.close(key)
                 # A client that went away before the answer counts as 499.
                 self._metrics.answered(status or 499, None if streamed else time.monotonic() - began)
             return

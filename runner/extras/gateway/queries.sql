@@ -287,12 +287,16 @@ DELETE FROM leaderboard.rate_limit WHERE leaderboard_id = %(board_id)s::integer 
 RETURNING id
 
 -- name: stats_users
--- Submissions per user of a leaderboard.
-SELECT coalesce(u.user_name, u.id) AS name, count(*)::integer AS submissions
-FROM leaderboard.submission s JOIN leaderboard.user_info u ON u.id = s.user_id
-WHERE s.leaderboard_id = %(board_id)s::integer
-  AND (NOT %(last_day)s::boolean OR s.submission_time > now() - interval '1 day')
-GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1000
+-- Submissions per user of a leaderboard, by name; those who share one with their ids.
+SELECT f.name || CASE WHEN count(*) OVER (PARTITION BY f.name) > 1 THEN ' (' || f.id || ')' ELSE '' END AS name,
+       f.submissions
+FROM (
+    SELECT u.id, coalesce(u.user_name, u.id) AS name, count(*)::integer AS submissions
+    FROM leaderboard.submission s JOIN leaderboard.user_info u ON u.id = s.user_id
+    WHERE s.leaderboard_id = %(board_id)s::integer
+      AND (NOT %(last_day)s::boolean OR s.submission_time > now() - interval '1 day')
+    GROUP BY u.id
+) AS f ORDER BY 2 DESC, 1 LIMIT 1000
 
 -- name: operator_hosts
 -- The daemons.

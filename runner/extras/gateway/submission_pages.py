@@ -37,6 +37,7 @@ from runner.extras.gateway.submissions import (
     followed,
     owned,
     store,
+    turn,
 )
 from runner.extras.gateway.upload import Upload, form, upload
 from runner.extras.shown import figures, reports, words
@@ -145,6 +146,7 @@ async def view(request: Request, session: Session | None) -> Response:
     user = user_of(session)
     current = app_state(request)
     submission_id = path_number(request, "id")
+    await turn(request, user.user)
     submission = await owned(current, submission_id, user.user)
     status = await current.store.one("submission_status", submission_id=submission_id)
     validated = await current.store.all("validations", leaderboard=None, submission_id=submission_id, sweep_id=None)
@@ -240,6 +242,7 @@ async def profile_file(request: Request, session: Session | None) -> Response:
     user = user_of(session)
     current = app_state(request)
     submission_id = path_number(request, "id")
+    await turn(request, user.user)
     await owned(current, submission_id, user.user, with_code=False, with_runs=False)
     gpu, name = request.path_params["gpu"], request.path_params["name"]
     row = await current.store.one("profile_file", submission_id=submission_id, gpu_type=gpu, name=name)
@@ -260,6 +263,7 @@ def _case_bytes(case: Case) -> int:
 async def code(request: Request, session: Session | None) -> Response:
     """GET /view/{id}/code: the whole code, as a file to be saved."""
     user = user_of(session)
+    await turn(request, user.user)
     submission = await owned(app_state(request), path_number(request, "id"), user.user, with_runs=False)
     return saved(results.source(submission["code"]), f"submission-{submission['id']}.txt")
 

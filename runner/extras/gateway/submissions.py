@@ -28,11 +28,11 @@ from runner.extras.gateway.context import (
     query_number,
 )
 from runner.extras.gateway.identity import User, admin, cli_user, user
-from runner.extras.gateway.limits import Streams
+from runner.extras.gateway.limits import Streams, hold
 from runner.extras.gateway.queries import MOST
 from runner.extras.gateway.upload import Upload, upload
 from runner.extras.shown import reports
-from runner.extras.store import RefusedError
+from runner.extras.store import PATIENCE_S, RefusedError
 from runner.store.connection import Row
 from runner.store.session import load_json
 
@@ -55,6 +55,9 @@ _AGAIN_S: Final[Mapping[str, float]] = {"KR030": 15.0, "KR031": 5.0}
 #: A stream says that it lives this often, and ends before clients give up.
 HEARTBEAT_S: Final = 15.0
 STREAM_S: Final = 3540.0
+#: How long a request waits for others of its user, and looks whether it is its turn.
+TURN_S: Final = PATIENCE_S
+_LOOK_S: Final = 0.25
 
 
 async def submit(request: Request) -> Response:
@@ -104,7 +107,7 @@ async def _streamed(request: Request, *, profiled: bool) -> Response:
     except BaseException:
         current.limits.streams.close(who.id)
         raise
-    return stream_of(_stream(current, submission_id, who))
+    return stream_of(_stream(request, submission_id, who))
 
 
 def open_stream(streams: Streams, key: str) -> None:
@@ -115,6 +118,20 @@ def open_stream(streams: Streams, key: str) -> None:
     """
     if not streams.open(key):
         raise Refusal(429, "Too many open streams", retry_after_s=30)
+
+
+async def turn(request: Request, who: User) -> None:
+    """Wait until few answers of this user that may be large are on their way; this one counts until it has been sent.
+
+    Raises:
+        Refusal: 429.
+    """
+    until = time.monotonic() + TURN_S
+    # A poll that is refused ends popcorn-cli.
+    while not hold(request.scope, app_state(request).limits.results, who.id):
+        if time.monotonic() > until:
+            raise Refusal(429, "Too many results are on their way. Ask for them one after another.", retry_after_s=5)
+        await asyncio.sleep(_LOOK_S)
 
 
 def stream_of(events: AsyncIterator[bytes]) -> Response:
@@ -240,7 +257,8 @@ def event(name: str, value: object) -> bytes:
     return f"event: {name}\ndata: {dumps(value)}\n\n".encode("ascii")
 
 
-async def _stream(current: AppState, submission_id: int, who: User) -> AsyncIterator[bytes]:
+async def _stream(request: Request, submission_id: int, who: User) -> AsyncIterator[bytes]:
+    current = app_state(request)
     began = time.monotonic()
     current.metrics.streams.inc()
     try:
@@ -249,7 +267,7 @@ async def _stream(current: AppState, submission_id: int, who: User) -> AsyncIter
                 happened.clear()
                 elapsed = time.monotonic() - began
                 yield event("status", {"status": "processing", "elapsed_time": round(elapsed, 1)})
-                end = await _wait_for_end(current, submission_id, happened)
+                end = await _wait_for_end(request, submission_id, who, happened)
                 if end is not None:
                     yield end
                     return
@@ -264,12 +282,14 @@ async def _stream(current: AppState, submission_id: int, who: User) -> AsyncIter
         current.limits.streams.close(who.id)
 
 
-async def _wait_for_end(current: AppState, submission_id: int, happened: asyncio.Event) -> bytes | None:
-    """The last event, or None if it is not over within the time between two signs of life."""
+async def _wait_for_end(request: Request, submission_id: int, who: User, happened: asyncio.Event) -> bytes | None:
+    """The last event, or None if it is not over, or not this one's turn, within the time between two signs of life."""
+    current = app_state(request)
     until = time.monotonic() + HEARTBEAT_S
     while True:
         try:
-            if await current.store.all("finished", ids=[submission_id]):
+            over = await current.store.all("finished", ids=[submission_id])
+            if over and hold(request.scope, current.limits.results, who.id):
                 return await _end(current, submission_id)
         except DatabaseUnavailableError:
             # The stream goes on: the submission is stored.
@@ -341,6 +361,7 @@ async def show(request: Request) -> Response:
     """GET /user/submissions/{id}: the owner's."""
     who = await user(request)
     current = app_state(request)
+    await turn(request, who)
     submission = await owned(current, path_number(request, "id"), who)
     gpus = dict.fromkeys(row["gpu_type"] for row in submission["runs"] or ())
     queue = await queue_of(current, next(iter(gpus))) if gpus else None

@@ -124,17 +124,51 @@ def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("gpu show > /dev/full", 3, "kernel-runner: cannot write to stdout: No space left on device"),
         ("gpu show > /dev/full 2>&1", 3, ""),
+        ("gpu show > file-of-no-bytes", 3, "kernel-runner: cannot write to stdout: File too large"),
         ("gpu show >&-", 0, ""),
         ("nothing 2>&-", 2, ""),
     ],
 )
-def test_a_stdout_that_takes_nothing(shell: str, code: int, says: str) -> None:
-    """A full disk is an error of one line; a stream that the shell has closed is no error."""
-    command = f"{shlex.quote(sys.executable)} -m runner.cli {shell}"
+def test_a_stdout_that_takes_nothing(tmp_path: Path, shell: str, code: int, says: str) -> None:
+    """A full disk is an error of one line, as is a limit; a stream that the shell has closed is no error."""
+    # No file is made larger, as by a limit of ulimit or a quota.
+    limit = "ulimit -f 0; " if "no-bytes" in shell else ""
+    command = f"{limit}exec {shlex.quote(sys.executable)} -Bm runner.cli {shell}"
     ended = subprocess.run(
-        ["sh", "-c", command], env=_UNCONFIGURED, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        ["sh", "-c", command],
+        env={**_UNCONFIGURED, "PYTHONPATH": os.pathsep.join(sys.path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     assert (ended.returncode, ended.stderr.strip()) == (code, says)
+
+
+def test_ctrl_c_before_a_command_has_begun(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its module takes a while to be imported: interrupted there, too, it says so."""
+
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("runner.cli.import_module", interrupted)
+    assert main(["status"]) == ExitCode.INTERRUPTED
+    assert capsys.readouterr().err == "kernel-runner: interrupted\n"
+
+
+def test_a_stdin_that_the_shell_has_closed() -> None:
+    """It is as empty as /dev/null."""
+    command = f"{shlex.quote(sys.executable)} -m runner.cli webhook add board name --format slack <&-"
+    ended = subprocess.run(
+        ["sh", "-c", command],
+        env={**_UNCONFIGURED, "DATABASE_URL": "no address"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert (ended.returncode, ended.stderr[:15]) == (ExitCode.USAGE, "kernel-runner: ")
 
 
 @pytest.mark.parametrize("arguments", ["--help", "gpu show"])

@@ -168,6 +168,16 @@ def test_an_encrypted_entry_is_refused(tmp_path: Path) -> None:
     assert "found an encrypted file" in refusal(archive)
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_member_that_is_packed_otherwise_is_refused(tmp_path: Path, method: int) -> None:
+    """What other methods do with damaged bytes, and with how much memory, is their own."""
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", method) as file:
+        file.writestr("task.yml", "lang: py")
+    assert "entry 'task.yml': found an encrypted file, or one packed otherwise than by deflate" in refusal(
+        tmp_path / "x.zip"
+    )
+
+
 def test_a_damaged_member_is_refused(tmp_path: Path) -> None:
     """A wrong checksum is reported as such, not as the text that was read."""
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:

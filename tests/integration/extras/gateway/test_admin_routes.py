@@ -173,7 +173,7 @@ def test_a_board_goes_with_force(gate: Gate) -> None:
 
 
 def test_stats(gate: Gate, finish: Finish) -> None:
-    """Counts and durations; with a name, users too."""
+    """Counts and durations; with a name, users too, those who share theirs with their ids."""
     gate.submit("/submission/identity/CPU/leaderboard")
     finish()
     gate.submit(cli="bob-token")
@@ -183,6 +183,11 @@ def test_stats(gate: Gate, finish: Finish) -> None:
     assert told["total_runtime"].startswith("P")
     named = gate.ask("GET", "/admin/stats?leaderboard_name=identity&last_day_only=true", admin=ADMIN).json["stats"]
     assert (named["num_unique_codes"], named["total.Ada"], named["total.Bob"]) == (1, 1, 1)
+    gate.user("bob2", name="Bob")
+    gate.submit(cli="bob2-token")
+    shared = gate.ask("GET", "/admin/stats?leaderboard_name=identity", admin=ADMIN).json["stats"]
+    totals = {name: count for name, count in shared.items() if name.startswith("total.")}
+    assert totals == {"total.Ada": 1, "total.Bob (bob)": 1, "total.Bob (bob2)": 1}
     assert gate.ask("GET", "/admin/stats?leaderboard_name=none", admin=ADMIN).status == 404
 
 

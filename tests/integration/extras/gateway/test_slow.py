@@ -7,8 +7,10 @@ import socket
 
 import pytest
 
-from runner.extras.gateway import limits
-from tests.integration.extras.gateway.conftest import BOUNDARY, Gate
+from runner.base.model import Verdict
+from runner.extras.gateway import limits, submissions
+from tests.integration.extras.gateway.conftest import BOUNDARY, Gate, streamed
+from tests.integration.store.conftest import result, run_record
 from tests.support.waiting import PATIENCE_S, wait_until
 
 
@@ -62,6 +64,33 @@ def test_bodies_that_do_not_come_keep_no_file_of_others_waiting(
         if refused:
             assert connections[-1].recv(65536).startswith(b"HTTP/1.1 429")
         assert gate.submit().status == 202
+
+
+def test_results_that_are_not_read(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a few of one user are refused, or their stream goes on, until the connections have gone."""
+    monkeypatch.setattr(submissions, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(submissions, "TURN_S", 0.1)
+    path = f"/user/submissions/{gate.submit().json['details']['id']}"
+    # More than the buffers of a connection take.
+    cases = {f"test.{index}.spec": "ü" * 20_000 for index in range(150)}
+    gate.bench.store.complete(
+        gate.bench.claim(), result(Verdict.ACCEPTED, run_record("test", result={"test-count": "150", **cases}))
+    )
+    with contextlib.ExitStack() as stack, streamed(gate.port, "test") as stream:
+        for _ in range(limits.RESULTS):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S))
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nX-Popcorn-Cli-Id: ada-token\r\n\r\n".encode())
+            assert connection.recv(12) == b"HTTP/1.1 200"
+        assert gate.ask("GET", path, cli="ada-token").status == 429
+        assert gate.ask("GET", path, cli="bob-token").status == 403
+        gate.bench.store.complete(gate.bench.claim(), result(Verdict.ACCEPTED, run_record("test")))
+        for _ in range(5):
+            stream.got = b""
+            stream.until(b"event: ")
+            assert b"event: result" not in stream.got
+        stack.close()
+        stream.until(b"event: result")
+    wait_until(lambda: gate.ask("GET", path, cli="ada-token").status == 200, "all are free again")
 
 
 def test_a_request_that_is_on_the_way_is_answered_before_the_end(gate: Gate) -> None:

@@ -73,7 +73,13 @@ def test_a_board_of_the_judged_folders_has_its_task_from_there(tmp_path: Path) -
         ("  - {name: a, directory: ../..}\n", "problems[0].directory: found '../..', which leaves the repository"),
         (
             '  - {name: a, directory: "a\\0b"}\n',
-            r"problems[0].directory: found 'a\x00b', expected the path of a folder",
+            r"problems[0].directory: found 'a\x00b', which is no folder",
+        ),
+        ("  - {name: a, directory: loop}\n", "problems[0].directory: found 'loop', which is no folder"),
+        (f"  - {{name: a, directory: {'a' * 999}}}\n", "problems[0].directory: found 'aaa"),
+        (
+            f"  - {{name: a, directory: adder, deadline: 0x{'f' * 5000}}}\n",
+            "problems[0].deadline: found a number of thousands of digits, expected",
         ),
         (
             "  - {name: a, directory: adder, deadline: soon}\n",
@@ -88,6 +94,7 @@ def test_a_board_of_the_judged_folders_has_its_task_from_there(tmp_path: Path) -
 def test_a_wrong_competition_is_refused(tmp_path: Path, problems: str, message: str) -> None:
     """Refusals name the file and the key; nothing is loaded in part."""
     path = competition(tmp_path, problems)
+    (path.parent / "loop").symlink_to("loop")
     with pytest.raises(TaskError) as caught:
         load_competition(path)
     assert str(caught.value).startswith(f"{path}: {message}")
