@@ -10,6 +10,7 @@ is not kept here. Decides no verdict.
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -185,13 +186,13 @@ class BuildCache:
             return None
         return Build(archive=entry.caches, report=None if entry.build is None else entry.build.report)
 
-    def done(self, context: SubmissionContext) -> None:
-        """The job has its result; the build is dropped when no other job needs it."""
+    def done(self, context: SubmissionContext, *, accepted: bool) -> None:
+        """The job has its result; the build is dropped when no other job needs it: none follows one that failed."""
         with self._changed:
             entry = self._entries.get(_key(context))
             if entry is not None:
                 entry.awaited.discard(run_of(context.job))
-                if not entry.awaited:
+                if not (accepted and entry.awaited):
                     del self._entries[_key(context)]
 
     # -- the table -----------------------------------------------------------------------------------------------
@@ -306,4 +307,6 @@ def _size(entry: _Entry) -> int:
 def _key(context: SubmissionContext) -> tuple[int, str, str, str]:
     """The submission, and what else determines its build. Equal files of two users are two submissions."""
     job = context.job
-    return job.submission, hashlib.sha256(job.code).hexdigest(), job.gpu_type, context.environment.image
+    # A leaderboard may be updated between two runs.
+    task = json.dumps([job.task, job.extra], sort_keys=True).encode("utf-8", "surrogatepass")
+    return job.submission, hashlib.sha256(job.code + b"\0" + task).hexdigest(), job.gpu_type, context.environment.image

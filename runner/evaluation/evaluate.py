@@ -25,7 +25,7 @@ from runner.base.errors import (
 )
 from runner.base.gpu_types import GpuType, Registry
 from runner.base.logs import get_logger
-from runner.base.model import GroupJob, Job, JobResult, Json, Slot, SubmissionJob, ValidationJob
+from runner.base.model import GroupJob, Job, JobResult, Json, Slot, SubmissionJob, ValidationJob, Verdict
 from runner.devices import spare_cpus
 from runner.devices.gate import HealthGate
 from runner.devices.quarantine import Quarantine
@@ -247,7 +247,7 @@ class Evaluator:
         with Attempt(kind, self._resources, cancel=cancel, on_progress=on_progress).run() as result:
             yield result
         if isinstance(kind.context, SubmissionContext):
-            self._build_cache.done(kind.context)
+            self._build_cache.done(kind.context, accepted=result.verdict is Verdict.ACCEPTED)
 
     @property
     def can_refuse(self) -> bool:
@@ -278,7 +278,7 @@ class Evaluator:
         spent = Spent(elapsed_ns=elapsed_ns, built_ns=built_ns, waited_ns=max(0, elapsed_ns - built_ns))
         result = kind.refused_early(build, spent)
         if result is not None:
-            cache.done(kind.context)
+            cache.done(kind.context, accepted=False)
         return result
 
     def _kind(self, job: Job, slot: Slot) -> Kind:

@@ -39,6 +39,7 @@ import selectors
 import signal
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -105,6 +106,8 @@ class Pair:
         self._unpacked = False
         self._keep: tuple[str, ...] = ()
         self._all_accepted = True
+        #: What the next step says of artifacts for which the report has no room.
+        self._left_out = ""
         #: Workers of the request that came before the one that is there.
         self._replaced = 0
         #: Workers that were started ahead, each with the judge's end of its socket; and those that are not ready yet.
@@ -510,8 +513,10 @@ class Pair:
         if message["type"] == "step":
             result = protocol.StepResult.from_message(message)
             self._all_accepted &= result.judged is not None and result.judged.verdict == "accepted"
-            message = shorten(result, max_bytes)
+            message = shorten(replace(result, stderr=result.stderr + self._left_out), max_bytes)
+            self._left_out = ""
         elif message["type"] == "artifact" and len(message["data_b64"]) > max_bytes:
+            self._left_out += f"\nsandbox: no artifact {message['name']!r}: the report has no room for it\n"
             return
         self._daemon.send(message)
 

@@ -77,7 +77,7 @@ def run_steps(request: Mapping[str, Any], *, boot: BootConfig, daemon: DaemonCon
 def runs_next(step: protocol.Step, result: protocol.StepResult) -> bool:
     """Whether the next step runs."""
     if step.continue_if == "passed":
-        return result.result.get("check") == "pass"
+        return result.result.get("check") == "pass" and not (result.timed_out or result.output_limit)
     if step.continue_if == "exit_0":
         return result.exit_code == 0
     return True

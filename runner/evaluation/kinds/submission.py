@@ -344,8 +344,8 @@ class Submission(ABC):
         if finding is None:
             finding = ACCEPTED
             for name in plan.run_names:
-                if finding.verdict is not Verdict.ACCEPTED and name in plan.shared.values():
-                    # It has been told by the first of its rows, as if nothing had run after that.
+                if finding.verdict is not Verdict.ACCEPTED and job.mode is not Mode.PROFILE:
+                    # What a program runs after that, because it believes its own words, would be a row with a score.
                     break
                 step = by_name.get(plan.shared.get(name, name))
                 if step is None:

@@ -14,7 +14,7 @@ from tasks.harness.shared.arenas import ALIGN_BYTES
 
 from .hand_over import Costs, DeviceCosts, HandOver
 
-#: Longer than the judge spins.
+#: In this time all that waits has gone to sleep, but for the judge, which spins on.
 _LONG_KERNEL_NS = 6_000_000
 _VOLUME_BYTES = 4 << 20
 _CROWD = 8

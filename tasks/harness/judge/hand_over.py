@@ -45,9 +45,9 @@ class HandOver:
 class Costs:
     """The cost of one way to hand over, as a function of tensors and bytes."""
 
-    #: For a kernel that returns at once: the judge is still spinning.
+    #: For a kernel that returns at once: all that waits is still spinning.
     short: HandOver
-    #: For a kernel of `long_kernel_ns`: the judge sleeps and must be woken up.
+    #: For a kernel of `long_kernel_ns`: all but the judge sleeps and must be woken up.
     long: HandOver
     long_kernel_ns: float
     per_tensor_ns: float

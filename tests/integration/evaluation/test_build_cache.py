@@ -195,6 +195,21 @@ def test_public_and_secret_job_share_a_build_and_no_other_does(made: Evaluator) 
     assert len({public, other, again}) == 3
 
 
+@pytest.mark.parametrize(
+    ("programs", "secret"),
+    [((SHOWS, f"{SHOWS}# mended"), True), ((SHOWS.replace("check: pass", "check: fail"),) * 2, False)],
+    ids=["after an update of the task", "after a failure"],
+)
+def test_a_run_that_is_to_be_another_builds_again(made: Evaluator, programs: tuple[str, str], *, secret: bool) -> None:
+    """The secret run of a leaderboard that was updated meanwhile; a failed submission that is evaluated again."""
+    small = samples.task(harness=Harness.PROGRAM, tests=1)
+    tasks = [replace(small, files={**small.files, "eval.py": program}) for program in programs]
+    with capture_logs() as logs:
+        for task, second in zip(tasks, (False, secret), strict=True):
+            evaluate(made, job(NOTES, task, secret=second))
+    assert len(built(logs)) == 2
+
+
 def test_both_jobs_at_the_same_time_wait_for_one_build(made: Evaluator) -> None:
     """Two slots, two threads, one build."""
     slots = (SLOT, replace(SLOT, name="cpu1"))

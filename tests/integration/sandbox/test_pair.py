@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.protocol import AuthorExit
+from sandbox.protocol import AuthorExit, PairRequest
 from sandbox.spec import Ending
 from tests.integration.sandbox.conftest import WORKERS, Workshop
 
@@ -29,6 +29,22 @@ say('artifact', name='trace', media_type='text/plain', data_b64='aGk=')
     assert report.steps[0].stdout == "cba"
     assert report.artifacts == (("trace", "text/plain", b"hi"),)
     assert report.outcome.ending is Ending.COMPLETED
+
+
+def test_a_step_says_which_artifacts_have_no_room_in_the_report(workshop: Workshop) -> None:
+    """A profile without a file that its page would have says why."""
+    judge = """
+request()
+for number in range(3):
+    say('artifact', name=f'trace {number}', media_type='text/plain', data_b64='aGkh' * 100_000)
+for name in ('first', 'second'):
+    step(name, '')
+"""
+    spec = workshop.spec(workshop.pair_boot(judge, "line.recv(1)"), report_bytes=2 << 20)
+    report = workshop.run(spec, PairRequest(payload={}))
+    assert [name for name, _, _ in report.artifacts] == ["trace 0"]
+    assert [step.stderr.count("no artifact") for step in report.steps] == [2, 0]
+    assert "sandbox: no artifact 'trace 2': the report has no room for it" in report.steps[0].stderr
 
 
 def test_a_memfd_passes_between_the_two_uids(workshop: Workshop) -> None:

@@ -266,6 +266,24 @@ def test_a_chain_stops_where_it_failed() -> None:
     assert [run.passed for run in result.runs] == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("broken", "verdict"),
+    [
+        ({"timed_out": True}, Verdict.TIME_LIMIT),
+        ({"output_limit": True}, Verdict.OUTPUT_LIMIT),
+        ({"result": {"check": "pass"}}, Verdict.REJECTED),
+    ],
+)
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_runs_after_a_pass_that_is_none_has_no_row(number: int, broken: dict[str, Any], verdict: Verdict) -> None:
+    """The container goes by the program's words; a later step has no score, which other programs might rank."""
+    steps = [*chain()]
+    steps[number] = replace(steps[number], **broken)
+    result = decided(tuple(steps))
+    assert result.verdict is verdict
+    assert [run.passed for run in result.runs] == [True] * (number - 1) + [False]
+
+
 def test_the_judges_word_decides_under_the_built_in_harness() -> None:
     """Verdict, sentence, assurance and system facts come from the judge."""
     details = {"system": {"gpu": "CPU", "torch": "2", "hostname": "sandbox"}, "bound_ns": 5}
@@ -518,7 +536,7 @@ def test_results_carry_the_speed_of_light_and_its_limit() -> None:
             "benchmark.1.sol": "0.25",
             "benchmark.1.sol_limit": "memory",
         }
-    assert decided(chain(), **lit(tflops=1000 / 3)).runs[2].result["benchmark.1.sol_limit"] == "math"
+    assert decided(chain(), **lit(tflops=1000 / 3)).runs[-1].result["benchmark.1.sol_limit"] == "math"
 
 
 def test_without_work_or_rates_there_is_no_speed_of_light() -> None:

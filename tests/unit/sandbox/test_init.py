@@ -168,11 +168,19 @@ def test_steps_go_on_by_their_condition() -> None:
     passed = StepResult(**{**vars(_RESULT), "exit_code": 1, "result": {"check": "pass"}})
     failed = StepResult(**{**vars(_RESULT), "result": {"check": "fail"}})
     killed = StepResult(**{**vars(_RESULT), "exit_code": None, "signal": 9})
+    late, wordy = (
+        StepResult(**{**vars(passed), "exit_code": None, limit: True}) for limit in ("timed_out", "output_limit")
+    )
+    results = (passed, failed, killed, late, wordy)
     found = {
-        condition: [runs_next(Step(name="x", argv=("y",), continue_if=condition), r) for r in (passed, failed, killed)]
+        condition: [runs_next(Step(name="x", argv=("y",), continue_if=condition), result) for result in results]
         for condition in ("always", "passed", "exit_0")
     }
-    assert found == {"always": [True] * 3, "passed": [True, False, False], "exit_0": [False, True, False]}
+    assert found == {
+        "always": [True] * 5,
+        "passed": [True, False, False, False, False],
+        "exit_0": [False, True, False, False, False],
+    }
 
 
 def test_a_step_is_cut_until_it_fits() -> None:
