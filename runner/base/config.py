@@ -690,7 +690,14 @@ class Config(BaseModel):
                 "submissions run in and which is not the daemon's, e.g. eval_python = \"/opt/kernel-runner/eval/bin/"
                 'python" (or KERNEL_RUNNER_EVAL_PYTHON)'
             )
-        if not self.eval_python.is_file():
+        try:
+            is_file = self.eval_python.is_file()
+        except OSError as error:
+            raise ConfigError(
+                f"eval_python={str(self.eval_python)!r}: {error.strerror}; this user, and every other, must be able to "
+                "read the environment"
+            ) from error
+        if not is_file:
             raise ConfigError(f"eval_python={str(self.eval_python)!r}: no such file, expected a Python interpreter")
         if not os.access(self.eval_python, os.X_OK):
             raise ConfigError(f"eval_python={str(self.eval_python)!r} is not executable; chmod +x it or name another")
