@@ -296,9 +296,9 @@ class Config(BaseModel):
     """
     max_run_s: float = Field(default=7200.0, gt=0.0, le=_LONGEST_S, examples=[3600.0])
     """
-    The longest evaluation of one job, whatever limits its task has. If a run has not ended two minutes after that, the
-    daemon stops it and counts a failure of the host. If it has not let go five minutes later, the daemon leaves the job
-    to another host. The slot stays out of use until the run ends or the daemon restarts.
+    The longest evaluation of one job, its builds included, whatever limits its task has. If a run has not ended two
+    minutes after that, the daemon stops it and counts a failure of the host. If it has not let go five minutes later,
+    the daemon leaves the job to another host. The slot stays out of use until the run ends or the daemon restarts.
     """
     warm_containers: int = Field(default=2, ge=0, le=16, examples=[1])
     """

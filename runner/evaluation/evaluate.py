@@ -66,7 +66,7 @@ class EvaluationSettings:
     host_name: str
     #: Limit of a submission's first import, or of the compiler.
     build_timeout_s: float
-    #: Cap on one evaluation, from the request to the end of the report.
+    #: Cap on one evaluation: its builds, and all its containers.
     max_run_s: float
     #: How many started containers wait per slot for the next submissions (about half a GiB of memory each).
     warm_containers: int = 0
