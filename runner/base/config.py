@@ -296,9 +296,9 @@ class Config(BaseModel):
     """
     max_run_s: float = Field(default=7200.0, gt=0.0, le=_LONGEST_S, examples=[3600.0])
     """
-    The longest evaluation of one job, whatever limits its task has. If a run has not ended two minutes after that, the
-    daemon stops it and counts a failure of the host. If it has not let go five minutes later, the daemon leaves the job
-    to another host. The slot stays out of use until the run ends or the daemon restarts.
+    The longest evaluation of one job, its builds included, whatever limits its task has. If a run has not ended two
+    minutes after that, the daemon stops it and counts a failure of the host. If it has not let go five minutes later,
+    the daemon leaves the job to another host. The slot stays out of use until the run ends or the daemon restarts.
     """
     warm_containers: int = Field(default=2, ge=0, le=16, examples=[1])
     """
@@ -690,7 +690,14 @@ class Config(BaseModel):
                 "submissions run in and which is not the daemon's, e.g. eval_python = \"/opt/kernel-runner/eval/bin/"
                 'python" (or KERNEL_RUNNER_EVAL_PYTHON)'
             )
-        if not self.eval_python.is_file():
+        try:
+            is_file = self.eval_python.is_file()
+        except OSError as error:
+            raise ConfigError(
+                f"eval_python={str(self.eval_python)!r}: {error.strerror}; this user, and every other, must be able to "
+                "read the environment"
+            ) from error
+        if not is_file:
             raise ConfigError(f"eval_python={str(self.eval_python)!r}: no such file, expected a Python interpreter")
         if not os.access(self.eval_python, os.X_OK):
             raise ConfigError(f"eval_python={str(self.eval_python)!r} is not executable; chmod +x it or name another")

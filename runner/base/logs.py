@@ -146,7 +146,11 @@ def _harmless(_logger: object, _method: str, event: MutableMapping[str, Any]) ->
 def _safe(value: object) -> object:
     if isinstance(value, str):
         text = mask_password(value)
-        return text if len(text) <= _MAX_VALUE_CHARS else f"{text[:_MAX_VALUE_CHARS]}… ({len(text)} characters)"
+        if len(text) <= _MAX_VALUE_CHARS:
+            return text
+        # A traceback says at its end what was wrong.
+        half = _MAX_VALUE_CHARS // 2
+        return f"{text[:half]}… ({len(text)} characters) …{text[-half:]}"
     if isinstance(value, bytes | bytearray | memoryview):
         return f"[{len(value)} bytes]"
     if isinstance(value, dict):

@@ -99,7 +99,7 @@ def _case(result: Mapping[str, Any], kind: Kind, index: int) -> Case:
     interval = _pair(text("runner.mean_ci95"))
     if interval is None and mean_ns is not None and deviation_ns is not None:
         # The normal approximation of a 95 % interval, which KernelBot's `err` (a standard error) allows.
-        interval = mean_ns - _CI95_ERRORS * deviation_ns, mean_ns + _CI95_ERRORS * deviation_ns
+        interval = _finite(mean_ns - _CI95_ERRORS * deviation_ns, mean_ns + _CI95_ERRORS * deviation_ns)
     runs, status, error, report = number(text("runs")), text("status"), text("error"), text("report")
     return Case(
         kind=kind,
@@ -161,8 +161,13 @@ def _pair(text: str | None) -> tuple[float, float] | None:
         low, high = json.loads(text or "")
     except (TypeError, ValueError, RecursionError):
         return None
-    low, high = number(low), number(high)
-    return None if low is None or high is None else (low, high)
+    return _finite(low, high)
+
+
+def _finite(low: object, high: object) -> tuple[float, float] | None:
+    """Two numbers, if both are finite."""
+    bounds = number(low), number(high)
+    return None if bounds[0] is None or bounds[1] is None else (bounds[0], bounds[1])
 
 
 def _count(result: Mapping[str, Any], kind: str, most: int) -> int:

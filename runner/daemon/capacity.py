@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from runner.base.gpu_types import Registry
 from runner.base.model import Job
@@ -42,20 +42,19 @@ class Capacity:
         quarantined = self._quarantined()
         return not all(worker.slot.name in quarantined for worker in self._workers)
 
-    def request(self) -> Mapping[str, int]:
-        """GPU types, aliases included, and how many slots are free for each."""
-        return Counter(name for worker in self.free() for name in self._names[worker.slot.name])
+    def request(self, free: Iterable[SlotWorker]) -> Mapping[str, int]:
+        """GPU types, aliases included, and how many of these slots are for each."""
+        return Counter(name for worker in free for name in self._names[worker.slot.name])
 
     def busy_types(self) -> Collection[str]:
         """Every name of the GPU types of which no slot could start a job now."""
-        return self.gpu_types - self.request().keys()
+        return self.gpu_types - self.request(self.free()).keys()
 
-    def assign(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, SlotWorker]]:
-        """A free slot for each job.
+    def assign(self, jobs: Sequence[Job], free: list[SlotWorker]) -> Iterator[tuple[Job, SlotWorker]]:
+        """A slot for each job, taken out of `free`, the slots that they were asked for.
 
         Jobs that failed on a slot choose first and avoid that slot.
         """
-        free = self.free()
         for job in sorted(jobs, key=lambda job: job.avoid_slot is None):
             gpu_type = self._registry.get(job.gpu_type).name
             fitting = [worker for worker in free if worker.slot.gpu_type == gpu_type]

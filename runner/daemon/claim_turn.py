@@ -56,37 +56,35 @@ class ClaimTurn:
         """
         config = self._config
         while True:
-            claiming = able and not control.stop.is_set()
+            # Other threads free slots and quarantine them meanwhile: those that were asked for get the jobs.
+            free = self._capacity.free() if able and not control.stop.is_set() else []
             asked_s = time.monotonic()
             claims = store.claim(
                 host=config.host_name,
-                slots=self._capacity.request() if claiming else {},
+                slots=self._capacity.request(free),
                 lease_s=config.lease_s,
                 instance=self._instance,
             )
             self._recovery.detect_clock_jump(claims, asked_s)
-            free = self._give(store, claims.jobs)
+            self._give(store, claims.jobs, free)
             for unreadable in claims.unreadable:
                 self._fail_unreadable(store, unreadable)
             over = claims.draining or not claims.registered or not (claims.jobs or claims.unreadable)
             if over or (claims.jobs and not free):
                 return claims
 
-    def _give(self, store: QueueStore, jobs: Sequence[Job]) -> list[SlotWorker]:
-        """Give each job to a slot; the slots that are free then."""
-        # Counted, not asked for afterwards: a slot whose job ended at once would seem never to have been taken.
-        free = self._capacity.free()
+    def _give(self, store: QueueStore, jobs: Sequence[Job], free: list[SlotWorker]) -> None:
+        """Give each job to one of the slots, which it takes out of `free`."""
         taken_back = []
-        for job, worker in self._capacity.assign(jobs):
+        for job, worker in self._capacity.assign(jobs, free):
             if (earlier := self._keeper.lease_of(job)) is not None and not earlier.spooled:
                 self._keeper.lost(earlier)
                 taken_back.append(job)
+                free.append(worker)
                 continue
             worker.give(self._keeper.hold(job))
-            free.remove(worker)
         for job in taken_back:
             self._release_second_claim(store, job)
-        return free
 
     def _release_second_claim(self, store: QueueStore, job: Job) -> None:
         """Release a job whose first run has not ended here yet: the claim of that run was lost in a fail-over.

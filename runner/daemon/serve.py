@@ -224,9 +224,13 @@ def only_daemon(state_dir: Path) -> Iterator[None]:
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise ConfigError(
                 f"another daemon uses state_dir={str(state_dir)!r}; stop it, or give this one its own state_dir and "
                 "host_name"
+            ) from error
+        except OSError as error:
+            raise ConfigError(
+                f"state_dir={str(state_dir)!r} cannot be locked ({error.strerror}); name a directory on a local disk"
             ) from error
         yield

@@ -17,7 +17,7 @@ from runner.base import metrics
 from runner.base.database_address import mask_password
 from runner.base.errors import CancelledByRequest, InfrastructureError
 from runner.base.logs import get_logger, job_context
-from runner.base.model import JobResult, Slot, Verdict
+from runner.base.model import Slot, Verdict
 from runner.base.receipts import Signer
 from runner.daemon.interfaces import JobEvaluator
 from runner.daemon.leases import Lease, LeaseKeeper, StopReason
@@ -104,7 +104,7 @@ class SlotWorker:
         self._publisher.claimed(job, host=self._host)
         metrics.claimed(job)
         started_s = time.monotonic()
-        result: JobResult | None = None
+        submitted = False
         try:
             with self._evaluator.evaluate(
                 job,
@@ -112,14 +112,15 @@ class SlotWorker:
                 cancel=lease.cancel,
                 on_progress=lambda progress: self._publisher.post_progress(job, replace(progress, slot=self.slot.name)),
             ) as result:
+                signed = with_receipt(job, result, host=self._host, signer=self._signer)
                 self._publisher.forget_progress(job)
                 _log.info("job_evaluated", verdict=result.verdict.value, run_s=round(time.monotonic() - started_s, 3))
                 metrics.evaluated(job, result)
-                signed = with_receipt(job, result, host=self._host, signer=self._signer)
                 self._writer.submit(job, signed, slot=self.slot.name)
+                submitted = True
         except Exception as error:  # noqa: BLE001 - the daemon survives every bug in an evaluation
             what, outcome = self._explain(error, lease)
-            if result is not None:
+            if submitted:
                 # The result stands, whatever broke while its container was removed.
                 return
         else:

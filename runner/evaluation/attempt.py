@@ -264,6 +264,11 @@ class Attempt:
     def _execute(self, plan: Plan, archive: BuildArchive | JoinedArchives | None) -> tuple[Run, Sampler | None]:
         """Run a container while the slot's devices are sampled; the judge gets the readings as they come."""
         gpu, slot = self._context.gpu, self._context.slot
+        # The host's cap is on all that a job takes: its builds, and other containers that came before.
+        spent_s = (time.monotonic_ns() - self._context.started_ns - self._spent.waited_ns) / 1e9
+        left_s = max(1.0, self._context.max_run_s - spent_s)
+        limits = replace(plan.spec.limits, wall_s=min(plan.spec.limits.wall_s, left_s))
+        plan = replace(plan, spec=replace(plan.spec, limits=limits))
         # Only the latest readings matter.
         messages: deque[bytes] | None = deque(maxlen=64) if isinstance(plan.request, PairRequest) else None
         phases: set[str] = set()

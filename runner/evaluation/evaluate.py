@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from py_compile import PyCompileError
 from typing import Any
 
 import tasks
@@ -65,7 +66,7 @@ class EvaluationSettings:
     host_name: str
     #: Limit of a submission's first import, or of the compiler.
     build_timeout_s: float
-    #: Cap on one evaluation, from the request to the end of the report.
+    #: Cap on one evaluation: its builds, and all its containers.
     max_run_s: float
     #: How many started containers wait per slot for the next submissions (about half a GiB of memory each).
     warm_containers: int = 0
@@ -347,6 +348,8 @@ class Evaluator:
             raise EngineUnavailableError(str(error)) from error
         except SandboxError as error:
             raise EvaluationError(str(error)) from error
+        except (OSError, PyCompileError) as error:
+            raise EvaluationError(f"what containers are made of cannot be read or written: {error}") from error
         return Environment(image=image, python=python, binds=bound, device_driver=_driver(gpu), **self._offered(gpu))
 
     def _offered(self, gpu: GpuType) -> dict[str, Any]:
@@ -370,8 +373,10 @@ class Evaluator:
             EngineUnavailableError, EvaluationError: the probe failed.
         """
         gpu = place.gpu
-        if gpu.name in self._systems:
-            return self._systems[gpu.name]
+        # Another thread may forget it meanwhile.
+        known = self._systems.get(gpu.name)
+        if known is not None:
+            return known
         plan = make_probe(place)
         with execute(plan, place.slot, self._resources, cancel=threading.Event()) as (report, _):
             pass
@@ -383,8 +388,8 @@ class Evaluator:
                 f"{report.message or report.outcome.detail or report.outcome.ending} (see `kernel-runner check`)"
             )
         # The container's own host name is the same everywhere; the host's says where a run happened.
-        self._systems[gpu.name] = {**system, "hostname": self._settings.host_name}
-        return self._systems[gpu.name]
+        known = self._systems[gpu.name] = {**system, "hostname": self._settings.host_name}
+        return known
 
     def _runner_info(self, place: Place) -> Json:
         gpu, slot, facts = place.gpu, place.slot, self._facts

@@ -67,7 +67,8 @@ class ModeResult:
             EvaluationError: it has another form than the judge gives it.
         """
         try:
-            cases = _REPORTS.validate_json(json.dumps(judged.cases))
+            # A text may hold half of a surrogate pair: a worker that a submission has rewritten can send one.
+            cases = _REPORTS.validate_json(json.dumps(judged.cases, ensure_ascii=False).encode("utf-8", "replace"))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])

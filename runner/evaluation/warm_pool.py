@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from runner.base.logs import get_logger
@@ -109,8 +109,7 @@ class WarmPool:
             # With none waiting, the next job would have to start one itself: better now.
             place.not_before_s = time.monotonic() + (IDLE_S if place.containers or place.kept else 0.0)
             if self._keeper is None:
-                self._keeper = threading.Thread(target=self._keep, name="warm-pool", daemon=True)
-                self._keeper.start()
+                self._keeper = _spawn("warm-pool", self._keep)
             self._changed.notify_all()
 
     def put_away(self, slot: str, spec: SandboxSpec, container: Container, *, owner: ContainerOwner | None) -> None:
@@ -171,7 +170,8 @@ class WarmPool:
             if not place.containers and _comparable(place.spec) == _comparable(spec):
                 # A container that is starting is ready sooner than one that the job would start.
                 place.awaited = True
-                place.asked = not place.starting and not self._closed and self._count(place) > 0 and self._is_due(place)
+                may_ask = self._keeper is not None and not self._closed
+                place.asked = may_ask and not place.starting and self._count(place) > 0 and self._is_due(place)
                 self._changed.notify_all()
                 while (place.starting or place.asked) and not self._closed and not cancel.is_set():
                     # The caller's event does not wake this condition.
@@ -235,14 +235,13 @@ class WarmPool:
         if not place.starting and kept is None:
             self._changed.notify_all()
             return
-        starter = threading.Thread(
-            target=self._start,
-            args=(slot, place, place.spec, place.starting, kept),
-            name=f"warm-pool {slot}",
-            daemon=True,
-        )
-        self._starters.add(starter)
-        starter.start()
+        starter = _spawn(f"warm-pool {slot}", self._start, slot, place, place.spec, place.starting, kept)
+        if starter is None:
+            place.kept, place.starting, place.not_before_s = kept, 0, time.monotonic() + RETRY_S
+            self._changed.notify_all()
+        else:
+            # It waits for the lock before it takes itself out.
+            self._starters.add(starter)
 
     def _next(self) -> tuple[str, _SlotPool] | None:
         """A slot that needs another container now; the one with the fewest."""
@@ -293,14 +292,10 @@ class WarmPool:
         if kept is not None:
             self._remove([kept])
         containers: list[_WarmContainer] = []
-        starters = [
-            threading.Thread(target=self._start_one, args=(slot, place, spec, containers), daemon=True)
-            for _ in range(count)
-        ]
-        for starter in starters:
-            starter.start()
-        for starter in starters:
-            starter.join()
+        name = f"warm-pool {slot} one"
+        for starter in [_spawn(name, self._start_one, slot, place, spec, containers) for _ in range(count)]:
+            if starter is not None:
+                starter.join()
         with self._changed:
             unwanted = self._is_unwanted(place)
             if not unwanted:
@@ -320,33 +315,39 @@ class WarmPool:
             imported = True
             self._wait_for_cores(place)
 
+        container = None
         try:
             container = self._engine.start(
                 replace(spec, import_cpus=self._import_cpus(spec)), wait_for_cores=wait_for_cores
             )
+            if container.wait_prepared(PREPARE_S, stop=lambda: self._is_unwanted(place)):
+                containers.append(_WarmContainer(slot=slot, spec=spec, container=container))
+                return
         except SandboxError as error:
             _log.warning("warm_container_not_started", slot=slot, error=str(error))
             keep_out(slot, error.leftover, error, self._quarantine)
             if isinstance(error, EngineRefused) and imported:
                 # Perhaps this engine cannot change a container's cores. Earlier it has only refused the container.
                 self._spare_cpus = ()
-            return
-        except Exception:  # noqa: BLE001 logged; without this thread a job would wait for ever for what it starts
+        except Exception:  # noqa: BLE001 logged; the container is removed
             _log.exception("warm_container_not_started", slot=slot)
-            return
-        try:
-            prepared = container.wait_prepared(PREPARE_S, stop=lambda: self._is_unwanted(place))
-        except SandboxError as error:
-            _log.warning("warm_container_not_started", slot=slot, error=str(error))
-            prepared = False
-        if prepared:
-            containers.append(_WarmContainer(slot=slot, spec=spec, container=container))
-        else:
+        if container is not None:
             remove(container, slot, self._quarantine)
 
     def _is_unwanted(self, place: _SlotPool) -> bool:
         """Whether a job has begun that does without what is being started: nothing may be imported beside it."""
         return self._closed or (place.busy and not place.awaited)
+
+
+def _spawn(name: str, target: Callable[..., object], *args: object) -> threading.Thread | None:
+    """Start a thread; None: the process may have no more now, and a job must not wait for what it would do."""
+    thread = threading.Thread(target=target, args=args, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        _log.warning("warm_container_not_started", thread=name, error=str(error))
+        return None
+    return thread
 
 
 def _comparable(spec: SandboxSpec) -> SandboxSpec:

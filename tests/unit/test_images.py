@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import io
 import re
@@ -111,6 +112,11 @@ def test_an_image_runs_the_interpreter_its_type_names(tmp_path: Path, monkeypatc
     assert environment.device_driver is DeviceDriver.NVIDIA
     amd = evaluator._environment(replace(samples.MI300, image="rocm"))
     assert amd.device_driver is DeviceDriver.NODES
+    # A disk that fails is no bug either.
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr("runner.evaluation.evaluate.stage", Mock(side_effect=full))
+    with pytest.raises(EvaluationError, match="No space left"):
+        evaluator_in(tmp_path)._environment(gpu)
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)

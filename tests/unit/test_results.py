@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from dataclasses import asdict
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from runner.base.receipts import canonical
 from runner.base.results import cases
 from runner.base.units import between, duration, spread
 from runner.cli.render_submission import run_block
@@ -108,8 +110,10 @@ _NUMBERS = st.sampled_from(["1e308", "-1e308", "1.7976931348623157e308", "1e-320
 
 @settings(max_examples=50)
 @given(st.dictionaries(_KEYS, st.text() | _NUMBERS))
+@example({"benchmark.0.mean": "1", "benchmark.0.err": "1e308"})
 def test_no_text_makes_a_reader_raise(result: dict[str, str]) -> None:
-    """Whatever a third-party program writes, the command line and the gateway can show it."""
+    """Whatever a third-party program writes, the command line and the gateway can show it, and a receipt state it."""
+    canonical({"cases": [asdict(case) for case in cases(result)]})
     _page(result)
     _report(result)
     figures.roofline(cases(result))

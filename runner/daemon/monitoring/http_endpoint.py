@@ -110,6 +110,15 @@ class _Server(socketserver.ThreadingTCPServer):
         """Whether there is room for one more client."""
         return self._room.acquire(blocking=False)
 
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as the base has it
+        """Start the thread of one client."""
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:
+            # The process may have no more threads now.
+            self._room.release()
+            raise
+
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as the base has it
         """Answer one client."""
         try:

@@ -136,7 +136,7 @@ class Readiness:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
                 channel.settimeout(1.0)
                 channel.connect(address)
-                channel.send(message.encode())
+                channel.send(message.encode("utf-8", "backslashreplace"))
         except OSError as error:
             _log.warning("service_manager_unreachable", error=str(error))
 

@@ -106,15 +106,24 @@ class Spool:
     # -- inside: everything below holds the lock ------------------------------------------------------------------
 
     def _paths(self) -> set[Path]:
-        """The files of results; none if the directory cannot be read. Half a write is removed: `put` never kept it."""
+        """The files of results; those that are known if the directory cannot be read.
+
+        Half a write is removed: `put` never kept it.
+        """
         paths = set()
-        with suppress(OSError):
+        try:
             for path in self._directory.iterdir():
                 if path.suffix == _PART:
                     with suppress(OSError):
                         path.unlink()
                 elif _NAME.fullmatch(path.name):
                     paths.add(path)
+        except (FileNotFoundError, NotADirectoryError):
+            # Not made yet, or removed by hand.
+            return set()
+        except OSError as error:
+            self._log_failure(self._directory, error)
+            paths.update(self._files)
         return paths
 
     def _write(self, job: Job, content: bytes) -> Path:

@@ -775,7 +775,7 @@ def profile_of(answer: Mapping[str, Any], output_arena: Arena) -> Profile:
             case _:
                 raise tampered("a profile with an impossible file")
     table, profiler, failure = (answer.get(name) for name in ("table", "profiler", "failure"))
-    if not within(table, MAX_TABLE_BYTES) or profiler not in _PROFILERS:
+    if not within(table, MAX_TABLE_BYTES) or str(profiler) not in _PROFILERS:
         raise tampered("a profile of an impossible size or kind")
     if not isinstance(failure, str | None):
         raise tampered("a profile with an impossible failure")

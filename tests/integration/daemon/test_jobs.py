@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from runner.base.errors import EvaluationError
 from runner.base.model import Job, JobResult, JobState, Progress, Verdict
+from runner.daemon import slot
 from runner.daemon.leases import Lease
 from runner.daemon.slot import SlotWorker
 from runner.store import Stop, Store, Wakeup
@@ -131,15 +132,26 @@ def test_an_infrastructure_error_is_retried_and_ends_as_internal_error_with_its_
 
 
 @pytest.mark.usefixtures("long_pauses")
-def test_an_unexpected_exception_costs_the_job_an_attempt_and_the_daemon_nothing(rig: Rig) -> None:
-    """A bug in the evaluation of one job is its cause, and the next job runs."""
+@pytest.mark.parametrize("step", ["evaluation", "receipt"])
+def test_an_unexpected_exception_costs_the_job_an_attempt_and_the_daemon_nothing(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """A bug in the evaluation of one job, or beside its result, is its cause, and the next job runs."""
     wrong = rig.submit(code=b"wrong")
 
-    def script(job: Job, cancel: threading.Event, progress: Callable[[Progress], None]) -> JobResult:
-        if of_submission(job).code == b"wrong":
+    def break_at(here: str, job: Job) -> None:
+        if here == step and of_submission(job).code == b"wrong":
             raise ZeroDivisionError("a bug")
+
+    def script(job: Job, cancel: threading.Event, progress: Callable[[Progress], None]) -> JobResult:
+        break_at("evaluation", job)
         return at_once(job, cancel, progress)
 
+    def with_receipt(job: Job, result: JobResult, **_: object) -> JobResult:
+        break_at("receipt", job)
+        return result
+
+    monkeypatch.setattr(slot, "with_receipt", with_receipt)
     rig.evaluator.script = script
     with capture_logs() as logs:
         rig.start()

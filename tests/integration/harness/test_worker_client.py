@@ -15,9 +15,10 @@ import torch
 from tasks.harness.judge import worker_client as module
 from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.snapshots import Copy, Filled, Readable, WorkerMemory
-from tasks.harness.judge.worker_client import COPY_BYTES, Called, WorkerClient
+from tasks.harness.judge.worker_client import COPY_BYTES, Called, WorkerClient, profile_of
 from tasks.harness.judge.worker_output import Collector, Watcher
 from tasks.harness.local import Pair
+from tasks.harness.shared.arenas import Arena
 from tasks.harness.shared.call_flags import DRY_BYTES, FLAGS_BYTES
 from tasks.harness.shared.values import pack
 from tests.acceptance.judging.forked_judges import ForkedJudges
@@ -467,3 +468,12 @@ def _wait_until_idle(pid: int, *, share: float = 0.3) -> None:
         return _cpu_s(pid) - before_s <= share * (time.monotonic() - began_s)
 
     wait_until(idle, "it rests")
+
+
+@pytest.mark.parametrize("name", ["files", "table", "profiler", "failure"])
+@pytest.mark.parametrize("value", [[["x"]], {"x": 1}, -1, 1e300], ids=str)
+def test_a_profile_that_no_worker_of_ours_sends_is_tampering(name: str, value: object) -> None:
+    """Whatever stands in a field."""
+    answer = {"files": [], "table": 0, "profiler": "torch", "failure": None, name: value}
+    with pytest.raises(Fault, match="impossible"):
+        profile_of(answer, Arena.create(1))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -228,10 +230,13 @@ def test_the_password_is_in_no_text_a_person_or_log_may_see(load: Callable[..., 
 
 
 def test_serving_needs_an_executable_interpreter(load: Callable[..., Config], tmp_path: Path) -> None:
-    """Absent, missing and not executable are three different mistakes."""
+    """Absent, out of reach, missing and not executable are four different mistakes."""
     python = tmp_path / "python"
     with pytest.raises(ConfigError, match="eval_python is not set"):
         load().require_eval_python()
+    denied = PermissionError(errno.EACCES, "Permission denied")
+    with patch.object(Path, "is_file", side_effect=denied), pytest.raises(ConfigError, match="Permission denied"):
+        load(KERNEL_RUNNER_EVAL_PYTHON=str(python)).require_eval_python()
     with pytest.raises(ConfigError, match="no such file"):
         load(KERNEL_RUNNER_EVAL_PYTHON=str(python)).require_eval_python()
     python.write_text("#!/bin/sh\n", encoding="ascii")

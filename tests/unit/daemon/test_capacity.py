@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
+from unittest.mock import Mock
+
+import pytest
 
 from runner.base.gpu_types import GpuType, Registry, Vendor
 from runner.base.model import Device, Job, Slot
 from runner.daemon.capacity import Capacity
+from runner.daemon.claim_turn import ClaimTurn
+from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.slot import SlotWorker
 from tests.unit import samples
 
@@ -27,6 +32,11 @@ class Worker:
 
     slot: Slot
     busy: bool = False
+    given: int = 0
+
+    def give(self, _lease: object) -> None:
+        """Take a job."""
+        self.given += 1
 
 
 def slot(name: str, gpu_type: str, *numbers: int) -> Slot:
@@ -64,7 +74,7 @@ def free(capacity: Capacity) -> set[str]:
 
 def placed(capacity: Capacity, *jobs: Job) -> dict[int, str]:
     """Which slot each job got, all at once."""
-    return {each.id: worker.slot.name for each, worker in capacity.assign(jobs)}
+    return {each.id: worker.slot.name for each, worker in capacity.assign(jobs, capacity.free())}
 
 
 def test_offers_name_every_alias_of_what_is_free() -> None:
@@ -72,10 +82,10 @@ def test_offers_name_every_alias_of_what_is_free() -> None:
     host = workers()
     capacity = capacity_of(*host.values())
     assert free(capacity) == set(host)
-    assert capacity.request() == {"Four": 1, "Quad": 1, "One": 3, "Single": 3, "CPU": 1}
+    assert capacity.request(capacity.free()) == {"Four": 1, "Quad": 1, "One": 3, "Single": 3, "CPU": 1}
     host["one0"].busy = host["four"].busy = True
     assert free(capacity) == {"one1", "one2", "cpu"}
-    assert capacity.request() == {"One": 2, "Single": 2, "CPU": 1}
+    assert capacity.request(capacity.free()) == {"One": 2, "Single": 2, "CPU": 1}
     assert capacity.busy_types() == {"Four", "Quad"}
 
 
@@ -92,9 +102,27 @@ def test_a_slot_whose_container_does_not_go_is_not_offered() -> None:
     """The others go on."""
     host, stuck = workers(), {"one0"}
     capacity = capacity_of(*host.values(), quarantined=lambda: stuck)
-    assert capacity.request() == {"Four": 1, "Quad": 1, "One": 2, "Single": 2, "CPU": 1}
+    assert capacity.request(capacity.free()) == {"Four": 1, "Quad": 1, "One": 2, "Single": 2, "CPU": 1}
     assert capacity.usable()
     stuck |= set(host)
     assert not capacity.usable()
     stuck.clear()
     assert free(capacity) == set(host)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [({"one0"}, set()), (set(), {"one0", "one1"})],
+    ids=["one comes free", "all are quarantined"],
+)
+def test_what_changes_while_a_claim_is_answered_changes_no_job_s_slot(before: set[str], after: set[str]) -> None:
+    """Jobs go to the slots that they were asked for; a quarantine that came meanwhile fails the attempt there."""
+    host = workers()
+    asked = [host["one0"], host["one1"]]
+    sets = iter([before])
+    capacity = capacity_of(*asked, quarantined=lambda: next(sets, after))
+    keeper, store = Mock(lease_of=Mock(return_value=None)), Mock()
+    store.claim.return_value = Mock(jobs=(job("One"),), unreadable=(), draining=True)
+    turn = ClaimTurn(Mock(), capacity=capacity, recovery=Mock(), keeper=keeper, publisher=Mock(), instance="i")
+    turn.claim(store, ShutdownControl(), able=True)
+    assert [worker.given for worker in asked] == ([0, 1] if before else [1, 0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import sys
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
+from unittest.mock import patch
 
 import pytest
 import structlog
@@ -169,6 +171,13 @@ def test_one_daemon_per_state_directory(tmp_path: Path) -> None:
         assert (tmp_path / "state/daemon.lock").is_file()
         with pytest.raises(ConfigError, match="another daemon uses state_dir"), only_daemon(tmp_path / "state"):
             pass
+    no_locks = OSError(errno.ENOLCK, "No locks available")
+    with (
+        patch("fcntl.flock", side_effect=no_locks),
+        pytest.raises(ConfigError, match="cannot be locked"),
+        only_daemon(tmp_path / "state"),
+    ):
+        pass
     with only_daemon(tmp_path / "state"):
         pass
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from runner.base.gpu_types import ClockPolicy
 from runner.devices import Reading
-from runner.evaluation.attempt import _had_ended_before, judge_readings
+from runner.evaluation import attempt
+from runner.evaluation.attempt import Attempt, _had_ended_before, judge_readings
+from runner.evaluation.kinds.kind import Kind, Spent
+from runner.evaluation.plan import Plan, make_probe
 from sandbox.spec import Ending
 from tests.unit import samples
 
@@ -71,3 +78,26 @@ def test_a_request_is_repeated_where_an_earlier_one_may_have_harmed_it(
     steps = () if verdict is None else (SimpleNamespace(judged=SimpleNamespace(verdict=verdict)),)
     report: Any = SimpleNamespace(steps=steps, outcome=outcome, is_clean=is_clean)
     assert _had_ended_before(container, report, "cpu0") is repeated
+
+
+@pytest.mark.parametrize(("spent_s", "waited_s", "left_s"), [(0, 0, 60), (70, 0, 30), (70, 50, 60), (500, 0, 1)])
+def test_a_container_gets_what_its_job_has_left(
+    monkeypatch: pytest.MonkeyPatch, spent_s: int, waited_s: int, left_s: int
+) -> None:
+    """Builds and earlier containers of a job count; waiting for a build worker does not."""
+    started: list[Plan] = []
+
+    @contextmanager
+    def execute(plan: Plan, *_: object, **__: object) -> Iterator[tuple[Any, int]]:
+        started.append(plan)
+        yield SimpleNamespace(), 0
+
+    monkeypatch.setattr(attempt, "execute", execute)
+    began_ns = time.monotonic_ns() - spent_s * 10**9
+    context = replace(samples.PLACE, slot=samples.SLOT)
+    kind = SimpleNamespace(context=SimpleNamespace(**vars(context), started_ns=began_ns, max_run_s=100.0))
+    resources: Any = SimpleNamespace(gate=SimpleNamespace(sampling=lambda *_, **__: nullcontext()), builds=None)
+    job = Attempt(cast("Kind", kind), resources, cancel=threading.Event(), on_progress=None)
+    job._spent = Spent(waited_ns=waited_s * 10**9)
+    job._execute(make_probe(samples.PLACE), None)
+    assert round(started[0].spec.limits.wall_s) == left_s

@@ -10,6 +10,7 @@ import pytest
 from runner.base.errors import EvaluationError
 from runner.base.model import TimingAssurance
 from runner.evaluation.mode_result import ModeResult
+from runner.evaluation.result_rows import within
 from tasks.harness.judge.report import CaseReport, result_lines
 from tests.unit import samples
 
@@ -65,3 +66,10 @@ def test_a_report_of_another_form_is_our_fault(change: Callable[[dict[str, Any]]
 
     with pytest.raises(EvaluationError, match=f"the judge's report of 'benchmark' has at {where}"):
         ModeResult.of_judge("benchmark", judged, asked=1)
+
+
+def test_no_text_of_a_worker_makes_a_report_unreadable() -> None:
+    """A rewritten worker sends half of a surrogate pair: its verdict stays, and its row is one that can be written."""
+    failed = CaseReport(spec="n: 1", status="fail", error="a \ud800 \0 b")
+    reported = ModeResult.of_judge("test", samples.judged(failed), asked=1)
+    assert within(result_lines("test", reported.cases, count=1, passed=False), 1000)["test.0.error"] == "a ? \0 b"

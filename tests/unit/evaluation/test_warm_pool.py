@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 
@@ -398,3 +399,33 @@ def test_a_used_container_waits_for_no_longer_where_none_is_missing(engine: Fake
     pool.release("cpu0", SPEC)
     eventually(lambda: used.closed and pool.counts()["cpu0"] == 1)
     assert len(engine.containers) == 2
+
+
+@pytest.mark.parametrize("failing", ["warm-pool", "warm-pool cpu0", "warm-pool cpu0 one"])
+def test_a_thread_that_cannot_be_started_keeps_no_job_waiting(
+    engine: FakeEngine, make: Make, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """The job starts its own container, and containers wait again once there are threads."""
+    start, failed = threading.Thread.start, threading.Event()
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == failing:
+            failed.set()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    pool = make(1, wait=False)
+    assert failed.wait(PATIENCE_S)
+    assert take(pool, SPEC) is None
+    monkeypatch.undo()
+    monkeypatch.setattr(warm_pool, "RETRY_S", 0.02)
+    pool.release("cpu0", SPEC)
+    eventually(lambda: pool.counts()["cpu0"] == 1)
+
+
+def test_a_container_whose_import_breaks_our_code_is_removed(engine: FakeEngine, make: Make) -> None:
+    """Whatever is raised while it is waited for."""
+    with patch.object(FakeContainer, "wait_prepared", side_effect=OSError("bad")):
+        make(1, wait=False)
+        eventually(lambda: any(container.closed for container in engine.containers))

@@ -9,6 +9,7 @@ import socket
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from structlog.testing import capture_logs
@@ -135,3 +136,17 @@ def test_clients_that_say_nothing_keep_no_other_out_for_long(served: Endpoint, m
         return False
 
     wait_until(is_let_in, "the next client is let in")
+
+
+def test_clients_for_whom_there_is_no_thread_take_no_place(served: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are hung up on; later ones are answered."""
+    served.listen(HttpAddress(host="127.0.0.1", port=0))
+    refused = Mock(side_effect=RuntimeError("can't start new thread"))
+    monkeypatch.setattr("socketserver.threading.Thread", refused)
+    with capture_logs():
+        for _ in range(CLIENTS + 1):
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                get(bound(served), "/healthz")
+    assert refused.call_count == CLIENTS + 1
+    monkeypatch.undo()
+    assert get(bound(served), "/healthz")[0] == 200

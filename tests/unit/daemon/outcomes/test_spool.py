@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from structlog.testing import capture_logs
@@ -141,6 +142,18 @@ def test_a_disk_that_cannot_be_read_now_loses_nothing(
         assert spool.load(found) is None
     assert [line["event"] for line in logs] == ["spool_failed"] * 2
     assert later.load(the_only(later)) == result()
+
+
+def test_a_directory_that_cannot_be_read_now_loses_nothing(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its results are still held, and so are their leases; the log says why once."""
+    assert spool.put(job(), result(), slot="cpu0")
+    found = the_only(spool)
+    full = OSError(errno.EMFILE, "Too many open files")
+    with monkeypatch.context() as patched, capture_logs() as logs:
+        patched.setattr(Path, "iterdir", Mock(side_effect=full))
+        assert spool.pending() == spool.pending() == (found,)
+    assert [line["event"] for line in logs] == ["spool_failed"]
+    assert spool.load(the_only(spool)) == result()
 
 
 @pytest.mark.parametrize(
