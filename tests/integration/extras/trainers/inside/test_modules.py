@@ -93,6 +93,18 @@ def test_what_fails_without_a_candidate_too_is_the_fault_of_the_reference(proces
     assert "forward raised: ZeroDivisionError" in rows[0]["message"]
 
 
+def test_a_reference_that_remembers_is_the_fault_of_no_candidate(processes: ForkedJudges) -> None:
+    """Neither of the first that differs from it, nor of the next: it keeps the weights of its first eval call."""
+    made = "self.l = nn.Linear(16, 16)\nself.w = None"
+    remembers = (
+        "if self.training:\n    return self.l(x)\n"
+        "if self.w is None:\n    self.w = self.l.weight.clone()\nreturn F.linear(x, self.w, self.l.bias)"
+    )
+    reference = f"{module('Model', remembers, made)}\ndef get_inputs():\n    return [torch.randn(4, 16)]\n"
+    rows = _judged(processes, reference, *[new("return self.l(x)", "self.l = nn.Linear(16, 16)")] * 3)
+    assert [row["verdict"] for row in rows] == ["invalid"] * 3, rows
+
+
 def test_further_baselines_are_numbers_of_their_own(processes: ForkedJudges) -> None:
     """Beside the one that counts; one that needs a device makes the reference invalid here."""
     (row,) = _judged(processes, "linear", candidate("linear"), timed_calls=6, inputs=1, further_baselines=["compile"])
