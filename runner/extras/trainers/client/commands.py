@@ -157,7 +157,7 @@ def rewards(
 ) -> None:
     """Compute a reward again from old results, and show the table by level.
 
-    Nothing is evaluated, and no database is needed. docs/trainers.md#rewards lists the rewards; fast_P@1 takes any
+    Nothing is evaluated, and no database is needed. Candidates of equal content count once. docs/trainers.md#rewards lists the rewards; fast_P@1 takes any
     number P.
     """
     named(reward)
