@@ -244,6 +244,11 @@ def test_scripts_have_the_published_names(tmp_path: Path) -> None:
             {"prompt": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]},
             [{"role": "user", "content": "x"}],
         ),
+        (
+            {"prompt": [{"content": "x"}, {"role": None, "content": "y"}, 3]},
+            [{"role": "user", "content": c} for c in "xy"],
+        ),
+        ({"prompt": [{"role": "user", "content": ""}]}, None),
         ({"prompt": ""}, None),
         ({"prompt": None}, None),
     ],
