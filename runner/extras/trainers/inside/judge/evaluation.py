@@ -580,6 +580,9 @@ class _Attempt:
             result.kb_correct = False
         self._leave()
         self._end_part(result.stage)
+        if result.verdict == "invalid":
+            # Wherever the candidate was: of one that ended in `compile`, its own text would be to blame.
+            result.stage = "reference"
         result.eval_ms = round((time.monotonic_ns() - start) / 1e6, 3)
         return result
 
