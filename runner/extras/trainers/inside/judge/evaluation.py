@@ -684,14 +684,14 @@ class _Attempt:
 
     def _suspect_history(self, wrong: _Wrong) -> None:
         """A wrong answer says nothing if the reference has another one when it is new."""
-        known = self._group.depends_on_history
-        if wrong.call not in known:
+        calls = self._group.depends_on_history
+        if wrong.call not in calls:
             # What fails only beside a candidate says nothing of the reference.
             with contextlib.suppress(InvalidReference):
-                known[wrong.call] = self._prepared.depends_on_history(
+                calls[wrong.call] = self._prepared.depends_on_history(
                     wrong.inputs, wrong.seed, perturbed=wrong.perturbed, in_eval=self._in_eval
                 )
-        if known.get(wrong.call):
+        if calls.get(wrong.call):
             self._result.verdict, self._result.message, self._result.correct = "invalid", DEPENDS_ON_HISTORY, None
 
     def _end_part(self, name: str) -> None:
