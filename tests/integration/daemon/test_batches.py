@@ -72,6 +72,32 @@ def test_ten_lines_from_candidates_to_rewards(served: Rig) -> None:
     assert _count(served.url, "item") == len(items)
 
 
+@pytest.mark.parametrize("most", [1, 5, 11])
+def test_a_quota_below_what_a_client_sends_at_once_lets_all_through(served: Rig, most: int) -> None:
+    """In smaller parts: waiting alone would never end."""
+    with psycopg.connect(served.url, autocommit=True) as connection:
+        connection.execute("SELECT runner.set_open_items(session_user, session_user, %s)", (most,))
+    with Client(served.url, gpu_type="CPU") as client:
+        assert [result.correct for result in client.evaluate(item(number) for number in range(12))] == [True] * 12
+
+
+@pytest.mark.parametrize("key", ["a\0b", "\ud800", "a\nb", "k" * 300])
+def test_a_key_that_is_none_is_a_sentence(served: Rig, key: str) -> None:
+    """Not an error of the driver."""
+    with Client(served.url, gpu_type="CPU") as client, pytest.raises(SubmissionError, match="key '"):
+        client.evaluate([replace(item(1), key=key)])
+
+
+@pytest.mark.parametrize("settings", [{"rtol": float("nan")}, {"a\0": 1}, {"inputs": 5.0}, {"inputs": {1}}])
+def test_a_setting_that_is_none_is_a_sentence(served: Rig, settings: dict[str, Any]) -> None:
+    """Of the call, and before anything is evaluated."""
+    with (
+        Client(served.url, gpu_type="CPU", settings=settings) as client,
+        pytest.raises(SubmissionError, match=r"^setting "),
+    ):
+        client.evaluate([item(1)])
+
+
 def test_a_key_for_two_candidates_is_an_error(served: Rig) -> None:
     """Not the first one's result for both; equal items may share a key."""
     one, other = item(1), item(2)

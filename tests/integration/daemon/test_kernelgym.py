@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import psycopg
 from starlette.testclient import TestClient
 
 from runner.extras.trainers.client import AsyncClient
@@ -37,6 +38,17 @@ def talk(url: str, *requests: tuple[str, str, object], patience_s: float = 60.0)
         bodies = [body if isinstance(body, bytes) else json.dumps(body).encode() for _, _, body in requests]
         answers = [http.request(how, path, content=body) for (how, path, _), body in zip(requests, bodies, strict=True)]
     return [(answer.status_code, answer.json()) for answer in answers]
+
+
+def test_what_is_no_fault_of_a_request_is_503(served: Rig) -> None:
+    """A key that is none is its sender's; that nothing is taken in now, or the batch was cancelled, is not."""
+    key = task("a\0b")
+    with psycopg.connect(served.url, autocommit=True) as connection:
+        connection.execute("INSERT INTO runner.intake_stop (reason) VALUES ('a backup')")
+        answers = talk(served.url, ("POST", "/evaluate", key), ("POST", "/evaluate", task("a")))
+        connection.execute("DELETE FROM runner.intake_stop")
+    assert [status for status, _ in answers] == [400, 503]
+    assert answers[1][1]["detail"] == "no submissions are accepted now: a backup. Try again later."
 
 
 def test_what_its_clients_send_is_answered(served: Rig) -> None:

@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 
 from runner.base.errors import StaleAttemptError
 from runner.base.model import GroupJob, Job, JobResult, JobState, Verdict
+from runner.extras.trainers.inside.judge.group import Settings
 from runner.store import Completion, HostRecord, Store
 from tests.integration.store.conftest import Bench, Db, notes, refused
 from tests.plugins.postgres import daemon_login
@@ -227,6 +228,23 @@ BAD_CALLS: tuple[tuple[list[Item], dict[str, object], str], ...] = (
     ([item(1)], {"expires_at": "2001-01-01"}, "KR029"),
     ([item(1)], {"user_id": " "}, "KR010"),
 )
+
+
+_VALUES = (
+    *("0", "-0", "1", "3", "5.0", "1e1", "1.5", "1e-400", "0.1", "20", "21", "3600", "3600.5", "1e7", "-1", "true"),
+    *("null", '"float16"', '"compile"', '"x"', "{}", "[]", '["eager", "eager"]', '[["eager"]]', '"eager"', "[null]"),
+)
+
+
+@pytest.mark.parametrize("name", [*Settings.__dataclass_fields__, "unknown"])
+def test_the_harness_takes_every_setting_that_the_database_takes(db: Db, name: str) -> None:
+    """Or all items of a call would be invalid that was not refused."""
+    for value in _VALUES:
+        settings = f'{{"{name}": {value}}}'
+        rows = db.execute("SELECT runner.settings_fault(%s::jsonb) AS fault, %s::jsonb AS given", (settings, settings))
+        (row,) = rows.fetchall()
+        if row["fault"] is None:
+            Settings.from_message(row["given"])
 
 
 def test_a_bad_call_is_refused_whole(db: Db) -> None:

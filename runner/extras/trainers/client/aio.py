@@ -24,6 +24,8 @@ from runner.extras.trainers.client.items import (
     Item,
     Result,
     calls,
+    clean,
+    require_sound,
     result_of,
     scope_of,
     stored_key,
@@ -91,13 +93,14 @@ class AsyncClient:
             "gpu_type": gpu_type,
             "batch": self.batch,
             "user_id": user_id,
-            "settings": json.dumps(dict(settings or {})),
+            "settings": json.dumps(clean(settings or {})),
             "priority": priority,
             "group_size": group_size,
             "reuse": reuse,
             "expires_at": expires_at,
             "keep": keep,
         }
+        self._group_size = group_size
         self._portion = min(outstanding, max(group_size, outstanding // 4))
         self._outstanding = outstanding
         self._store = AsyncStore(
@@ -189,10 +192,12 @@ class AsyncClient:
             while not sending.done() or done < sending.result():
                 getting = asyncio.create_task(ready.get())
                 running = {getting} if sending.done() else {getting, sending}
-                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                try:
+                    await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    getting.cancel()
                 if not getting.done():
                     # Everything is sent, or could not be: that is looked at again.
-                    getting.cancel()
                     continue
                 done += 1
                 if on_progress is not None:
@@ -205,8 +210,8 @@ class AsyncClient:
 
     async def progress(self) -> tuple[int, int]:
         """How many items of the batch are over, and how many it has."""
-        row = await self._one("batch_progress", batch=self.batch, user_id=self._user_id)
-        return (0, 0) if row is None else (row["finished"], row["items"])
+        (row,) = await self._all("batch_progress", batch=self.batch, user_id=self._user_id)
+        return row["finished"], row["items"]
 
     async def look(self, keys: Sequence[str]) -> dict[str, Result | None]:
         """The results of these keys so far; None: no result yet. A key that was never submitted is missing."""
@@ -220,9 +225,7 @@ class AsyncClient:
         """Cancel the batch; returns how many items that ended at once. Those that run end within seconds."""
         ended = 0
         while True:
-            row = await self._one("cancel_batch", batch=self.batch, user_id=self._user_id)
-            if row is None:
-                return ended
+            (row,) = await self._all("cancel_batch", batch=self.batch, user_id=self._user_id)
             ended += int(row["ended"])
             if not row["left_over"]:
                 return ended
@@ -239,9 +242,15 @@ class AsyncClient:
             self.home.require_inside()
             raise
 
-    async def _one(self, name: str, **values: object) -> Mapping[str, Any] | None:
-        rows = await self._all(name, **values)
-        return rows[0] if rows else None
+    async def _batch(self) -> Mapping[str, Any] | None:
+        """Number and progress of the batch; None: nothing has been submitted to it."""
+        try:
+            (row,) = await self._all("batch_progress", batch=self.batch, user_id=self._user_id)
+        except RefusedError as error:
+            if error.code != _NO_BATCH:
+                raise
+            return None
+        return row
 
     async def _send(self, items: Iterable[Item], ready: asyncio.Queue[asyncio.Future[Result]]) -> int:
         """Submit items as there is room; how many different ones there were."""
@@ -252,6 +261,7 @@ class AsyncClient:
                 if seen[item.key] != item.digest:
                     raise SubmissionError(f"{item.key!r} is the key of two items; give each a key of its own")
                 continue
+            require_sound(item.key)
             seen[item.key] = item.digest
             portion.append(item)
             if len(portion) >= self._portion:
@@ -267,13 +277,12 @@ class AsyncClient:
             try:
                 await self._begin()
                 sent = [{**item.as_json(), "key": stored_key(item.key, self.scope)} for item in call]
-                rows = await self._submit_patiently(json.dumps(sent))
+                rows = await self._submit_patiently(sent)
                 await self._note_foreign(rows)
                 await self._fetch([row["key"] for row in rows if row["state"] in ("done", "cancelled")])
             except BaseException:
                 await self._forget(own)
                 raise
-            self._submitted.set()
 
     async def _register(
         self, keys: Sequence[str], ready: asyncio.Queue[asyncio.Future[Result]]
@@ -309,34 +318,41 @@ class AsyncClient:
     async def _note_foreign(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Remember which of these items another batch has: its results do not come with this batch's."""
         if self._batch_id is None:
-            try:
-                row = await self._one("batch_progress", batch=self.batch, user_id=self._user_id)
-                self._batch_id = None if row is None else row["batch_id"]
-            except RefusedError as error:
-                # Every item so far is another batch's.
-                if error.code != _NO_BATCH:
-                    raise
+            row = await self._batch()
+            # Without a batch every item so far is another one's.
+            self._batch_id = None if row is None else row["batch_id"]
         self._foreign.update(row["key"] for row in rows if row["batch_id"] != self._batch_id)
 
-    async def _submit_patiently(self, items: str) -> Sequence[Mapping[str, Any]]:
-        while True:
+    async def _submit_patiently(self, items: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Submit items: in parts where a quota has no room for all, and as there is room for a group."""
+        rows: list[Mapping[str, Any]] = []
+        size = len(items)
+        while items:
             try:
-                return await self._all("submit_batch", items=items, **self._call)
+                rows += await self._all("submit_batch", items=json.dumps(items[:size]), **self._call)
             except RefusedError as error:
                 if error.code != _QUOTA_FULL:
                     raise
+                if size > self._group_size:
+                    size = max(size // 2, self._group_size)
+                    continue
+                batch = await self._batch()
+                if batch is None or batch["finished"] == batch["items"]:
+                    # No result of ours will make room for a group.
+                    size = max(size // 2, 1)
                 await asyncio.sleep(_QUOTA_PAUSE_S)
+            else:
+                items = items[size:]
+                self._submitted.set()
+        return rows
 
     async def _begin(self) -> None:
         """Before the first item: where the batch's results are now, and who collects those that come."""
         if self._after is None:
-            try:
-                row = await self._one("batch_progress", batch=self.batch, user_id=self._user_id)
+            row = await self._batch()
+            if self._after is None:
+                # Else another call was first: results of its items may have come since.
                 self._after = 0 if row is None else row["finished"]
-            except RefusedError as error:
-                if error.code != _NO_BATCH:
-                    raise
-                self._after = 0
         if self._collector is None or self._collector.done():
             self._collector = asyncio.create_task(self._collect())
 

@@ -157,8 +157,8 @@ def rewards(
 ) -> None:
     """Compute a reward again from old results, and show the table by level.
 
-    Nothing is evaluated, and no database is needed. docs/trainers.md#rewards lists the rewards; fast_P@1 takes any
-    number P.
+    Nothing is evaluated, and no database is needed. Candidates of equal content count once. docs/trainers.md#rewards
+    lists the rewards; fast_P@1 takes any number P.
     """
     named(reward)
     _show(by_level(read_rows(results), reward), reward, as_json=as_json)

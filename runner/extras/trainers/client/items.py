@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from runner.base.errors import InfrastructureError
+from runner.base.errors import InfrastructureError, SubmissionError
 from runner.extras.trainers.client import rewards
 
 #: No call of the database takes more items, and no call of ours more bytes.
@@ -61,9 +61,9 @@ class Item:
             if trouble is not None:
                 # The hash keeps the key from being used for another text.
                 digest = hashlib.sha256(str(getattr(self, what)).encode("utf-8", "surrogatepass")).hexdigest()
-                return {**_clean(sent), "invalid": trouble, "sha256": digest}
+                return {**clean(sent), "invalid": trouble, "sha256": digest}
             sent[what] = getattr(self, what)
-        return {**sent, **_clean({key: value for key, value in sent.items() if key not in ("reference", "candidate")})}
+        return {**sent, **clean({key: value for key, value in sent.items() if key not in ("reference", "candidate")})}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +168,16 @@ def stored_key(key: str, scope: str) -> str:
     return key + scope if key.startswith(_MADE) else key
 
 
+def require_sound(key: str) -> None:
+    """Make sure that a key can be sent; the database looks at the rest.
+
+    Raises:
+        SubmissionError: it has a character that JSON columns refuse.
+    """
+    if _UNFIT.search(key):
+        raise SubmissionError(f"key {key!r} has a character that no database stores; give the item another key")
+
+
 def _content_key(item: Item) -> str:
     content = [item.reference, item.entry_point, item.candidate, item.candidate_entry_point, dict(item.settings)]
     text = json.dumps(content, sort_keys=True, default=str)
@@ -185,13 +195,13 @@ def _trouble(what: str, text: object) -> str | None:
     return f"the {what} has {size} bytes, expected at most {MAX_TEXT_BYTES}" if size > MAX_TEXT_BYTES else None
 
 
-def _clean(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+def clean(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     """The value without what PostgreSQL's JSON has no form for; other numbers and objects as texts."""
     if isinstance(value, str):
         return _UNFIT.sub("�", value)
     if isinstance(value, Mapping):
-        return {_clean(str(key)): _clean(item) for key, item in value.items()}
+        return {clean(str(key)): clean(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_clean(item) for item in value]
+        return [clean(item) for item in value]
     is_number = isinstance(value, int | float) and math.isfinite(value)
     return value if value is None or is_number else str(value)

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from runner.base.errors import ConfigError, DatabaseUnavailableError, SubmissionError
+from runner.extras.store import RefusedError
 from runner.extras.trainers.client import AsyncClient, Item, Result
 from runner.extras.trainers.client.rewards import compiled, coverage, is_custom, speedup
 
@@ -36,6 +37,8 @@ ERRORS: Final[Mapping[str, str]] = {
     "invalid": "VALIDATION_ERROR",
     "internal_error": "SYSTEM_ERROR",
 }
+#: The SQLSTATE for a key that is no key, or another item's.
+_KEY_REFUSED: Final = "KR014"
 
 
 class _BadRequestError(Exception):
@@ -219,7 +222,10 @@ def _milliseconds(time_ns: float | None) -> float:
     return -1.0 if time_ns is None else time_ns / 1e6
 
 
-async def _bad(_: Request, error: Exception) -> Response:
+async def _bad(request: Request, error: Exception) -> Response:
+    # All else that the database refuses is about this service: its login, GPU type, batch or quota, or no intake.
+    if isinstance(error, RefusedError) and error.code != _KEY_REFUSED:
+        return await _away(request, error)
     return JSONResponse({"detail": str(error)}, status_code=400)
 
 

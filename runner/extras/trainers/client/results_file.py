@@ -48,13 +48,8 @@ class ResultsFile:
     def _cut(self) -> None:
         self._file.seek(0)
         whole = 0
-        for number, line in enumerate(self._file, 1):
-            if not line.endswith(b"\n"):
-                if not (line.startswith(_BEGINS) or _BEGINS.startswith(line.rstrip(b"\0"))):
-                    raise DataError(f"{self._path}: it is no file of results: line {number} ends with the file")
-                break
+        for line, row in _whole(self._file, self._path):
             whole += len(line)
-            row = _parsed(line, self._path, number)
             if row.get("scope") == self._scope and row.get("verdict") not in (None, "internal_error"):
                 self.rows[str(row.get("key"))] = row
         self._file.truncate(whole)
@@ -201,17 +196,25 @@ def _ms(time_ns: float) -> float:
 
 
 def read_rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The lines of a file of results, the last one of each key.
+    """The lines of a file of results, the last one of each key; without one that was not finished.
 
     Raises:
         DataError: it is no such file.
     """
     rows: dict[str, Mapping[str, Any]] = {}
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            row = _parsed(line, path, number)
+        for _, row in _whole(file, path):
             rows[str(row.get("key"))] = row
     return iter(rows.values())
+
+
+def _whole(file: Iterable[bytes], path: Path) -> Iterator[tuple[bytes, Row]]:
+    """The lines with what they hold, but for a last one that a process did not finish."""
+    for number, line in enumerate(file, 1):
+        if line.endswith(b"\n"):
+            yield line, _parsed(line, path, number)
+        elif not (line.startswith(_BEGINS) or _BEGINS.startswith(line.rstrip(b"\0"))):
+            raise DataError(f"{path}: it is no file of results: line {number} ends with the file")
 
 
 def _parsed(line: bytes, path: Path, number: int) -> Row:

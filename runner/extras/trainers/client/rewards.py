@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from statistics import pstdev
 from typing import Any, Final
 
 from runner.base.errors import NotFoundError
@@ -231,7 +232,8 @@ def normalised(rewards: Sequence[float | None]) -> list[float | None]:
     if not numbers:
         return list(rewards)
     mean = sum(numbers) / len(numbers)
-    deviation = math.sqrt(sum((value - mean) ** 2 for value in numbers) / len(numbers))
+    # Exact: equal rewards deviate by nothing, though their mean is rounded.
+    deviation = pstdev(numbers)
     return [None if value is None else (value - mean) / deviation if deviation > 0 else 0.0 for value in rewards]
 
 

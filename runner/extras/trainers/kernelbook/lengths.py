@@ -7,6 +7,7 @@ for generation and without further special tokens. Templates read a message's `r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -70,8 +71,8 @@ class Lengths:
 
     def recommended(self, coverage: float) -> int | None:
         """The smallest usual sequence length that holds such a share of the rows; None: not even the largest."""
-        need = self.percentile(coverage)
-        return next((length for length in LENGTHS if length >= need), None)
+        rows = math.ceil(len(self.tokens) * coverage / 100)
+        return next((length for length in LENGTHS if length >= self.tokens[rows - 1]), None)
 
     def to_json(self) -> dict[str, Any]:
         """All of it."""

@@ -53,4 +53,5 @@ def _messages(row: Row) -> list[dict[str, str]] | None:
         return [{"role": "user", "content": _INSTRUCTION.replace("{name}", name) + prompt}]
     if not isinstance(prompt, list) or not prompt:
         return None
-    return [{"role": str(part["role"]), "content": text} for part in prompt if (text := content_text(part))]
+    texts = [(part, text) for part in prompt if (text := content_text(part))]
+    return [{"role": str(part.get("role") or "user"), "content": text} for part, text in texts] or None

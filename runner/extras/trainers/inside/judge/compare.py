@@ -161,8 +161,11 @@ def as_real(item: torch.Tensor) -> torch.Tensor:
 def _compare_plain(want: object, have: object, place: str, tolerance: Tolerance) -> str | None:
     if type(want) is float and type(have) is float:
         rtol, atol = tolerance.of(torch.float32)
+        floor = _FLOOR_STEPS * torch.finfo(torch.float32).eps
+        allowed = atol * _SPREADS * min(1.0, abs(want)) + rtol * abs(want) + floor
         good = want == have or (math.isnan(want) and math.isnan(have))
-        good = good or abs(want - have) <= atol * min(1, abs(want)) + rtol * abs(want)
+        # Of an infinity the tolerance would be infinite, too.
+        good = good or (math.isfinite(want) and abs(want - have) <= allowed)
     else:
         good = type(want) is type(have) and want == have
     return None if good else f"{place} is {_shape(have)}, expected {_shape(want)}"

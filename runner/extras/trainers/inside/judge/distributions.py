@@ -1,6 +1,6 @@
 """Inputs of several distributions, made from those of a reference's get_inputs.
 
-What is assumed of an input is only what all draws show: its shape, its dtype, its range, its zeros. Every distribution
+What is assumed of an input is only what all draws show: its shape, its dtype, its range. Every distribution
 is a function of the single elements. So it keeps what get_inputs may have built (symmetry, triangles, masks, order up
 to a sign), and a kernel that relies on that structure stays right.
 """
@@ -26,7 +26,6 @@ class Range:
 
     low: float
     high: float
-    has_zeros: bool
     #: Whether all elements are 0 or 1.
     is_binary: bool
     #: Whether every draw was the same.
@@ -54,36 +53,45 @@ def _range_of(column: Sequence[torch.Tensor]) -> Range | None:
     return Range(
         low=min(float(item.min()) for item in column),
         high=max(float(item.max()) for item in column),
-        has_zeros=any(bool((item == 0).any()) for item in column),
         is_binary=all(bool(((item == 0) | (item == 1)).all()) for item in column),
         is_fixed=all(torch.equal(item, first) for item in column),
     )
 
 
+def _base(seen: Range) -> float:
+    """Zero, or the lower end where zero is not in the range."""
+    return 0.0 if seen.low <= 0 <= seen.high else seen.low
+
+
 def _scaled(item: torch.Tensor, seen: Range) -> torch.Tensor:
-    """Everything a third as far from zero, or from the lower end where zero is not in the range."""
-    base = 0.0 if seen.low <= 0 <= seen.high else seen.low
+    """Everything a third as far from zero (or the lower end)."""
+    base = _base(seen)
     return base + (item - base) * 0.3
 
 
 def _skewed(item: torch.Tensor, seen: Range) -> torch.Tensor:
     """The same order and signs, but most of it near zero (or the lower end)."""
-    base = 0.0 if seen.low <= 0 <= seen.high else seen.low
+    base = _base(seen)
     span = max(seen.high - base, base - seen.low)
     return item if not span else base + ((item - base) / span) ** 3 * span
 
 
 def _saturated(item: torch.Tensor, seen: Range) -> torch.Tensor:
     """The same order and signs, but most of it near the ends."""
-    base = 0.0 if seen.low <= 0 <= seen.high else seen.low
-    span = max(seen.high - base, base - seen.low)
+    base = _base(seen)
     shifted = item - base
-    return item if not span else base + shifted.sign() * (shifted.abs() / span) ** 0.25 * span
+    # An element of a later draw may lie beyond an end that is zero itself.
+    least = torch.finfo(item.dtype).eps
+    low, high = (shifted.new_tensor(max(span, least)) for span in (base - seen.low, seen.high - base))
+    span = torch.where(shifted < 0, low, high)
+    return base + shifted.sign() * (shifted.abs() / span) ** 0.25 * span
 
 
 def _negated(item: torch.Tensor, seen: Range) -> torch.Tensor:
-    """The other sign, where both occur."""
-    return -item if seen.low < 0 < seen.high else item
+    """The other sign, where both occur: as far towards the other end."""
+    if not seen.low < 0 < seen.high:
+        return item
+    return torch.where(item < 0, item * (seen.high / seen.low), item * (seen.low / seen.high))
 
 
 def _mirrored(item: torch.Tensor, seen: Range) -> torch.Tensor:

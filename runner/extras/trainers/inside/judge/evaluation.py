@@ -153,8 +153,8 @@ class GroupJudge:
         self._further_rows: dict[tuple[str, bool], Row] = {}
         #: Facts about the reference.
         self.prepared: Prepared
-        #: Calls with wrong answers of which a new reference has been asked, too.
-        self.compared_with_new: set[object] = set()
+        #: By calls with wrong answers: whether a new reference has another answer than the one that is there.
+        self.depends_on_history: dict[object, bool] = {}
 
     def run(self, directory: Path) -> None:
         """Judge every candidate, and send one step frame for each."""
@@ -580,6 +580,9 @@ class _Attempt:
             result.kb_correct = False
         self._leave()
         self._end_part(result.stage)
+        if result.verdict == "invalid":
+            # Wherever the candidate was: of one that ended in `compile`, its own text would be to blame.
+            result.stage = "reference"
         result.eval_ms = round((time.monotonic_ns() - start) / 1e6, 3)
         return result
 
@@ -681,14 +684,15 @@ class _Attempt:
 
     def _suspect_history(self, wrong: _Wrong) -> None:
         """A wrong answer says nothing if the reference has another one when it is new."""
-        if wrong.call in self._group.compared_with_new:
-            return
-        self._group.compared_with_new.add(wrong.call)
-        prepared = self._prepared
-        # What fails only beside a candidate says nothing of the reference.
-        with contextlib.suppress(InvalidReference):
-            if prepared.depends_on_history(wrong.inputs, wrong.seed, perturbed=wrong.perturbed, in_eval=self._in_eval):
-                self._result.verdict, self._result.message, self._result.correct = "invalid", DEPENDS_ON_HISTORY, None
+        calls = self._group.depends_on_history
+        if wrong.call not in calls:
+            # What fails only beside a candidate says nothing of the reference.
+            with contextlib.suppress(InvalidReference):
+                calls[wrong.call] = self._prepared.depends_on_history(
+                    wrong.inputs, wrong.seed, perturbed=wrong.perturbed, in_eval=self._in_eval
+                )
+        if calls.get(wrong.call):
+            self._result.verdict, self._result.message, self._result.correct = "invalid", DEPENDS_ON_HISTORY, None
 
     def _end_part(self, name: str) -> None:
         """Add the time since the last call to a part."""

@@ -16,6 +16,7 @@ import torch
 
 from runner.extras.trainers.inside.shared.module_values import encode_value
 from tasks.harness.judge.snapshots import held
+from tasks.harness.judge.stopping import FEWEST
 from tasks.harness.shared.generators import SEEDS, seed_all, seed_some, states
 from tasks.harness.shared.values import Unsupported, pack, tensors_of
 
@@ -116,9 +117,10 @@ class Prepared:
 
     @property
     def timed_calls(self) -> int:
-        """Timed calls of a candidate: fewer than asked for where each takes the judge long."""
+        """Timed calls of a candidate: fewer than asked for where each takes the judge long; of one nothing is known."""
+        asked = self.settings.timed_calls and max(self.settings.timed_calls, FEWEST)
         most = math.floor(_TIMING_SHARE * self.settings.timeout_s / self.call_s) if self.call_s else math.inf
-        return int(min(self.settings.timed_calls, max(most, _FEWEST_CALLS)))
+        return int(min(asked, max(most, _FEWEST_CALLS)))
 
     def used_generators(self, *, in_eval: bool) -> tuple[str, ...]:
         """The generators that are seeded before a call."""

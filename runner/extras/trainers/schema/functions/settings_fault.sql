@@ -1,4 +1,5 @@
--- Says in a sentence what is wrong with the settings of an item; NULL: nothing. The harness checks them again.
+-- Says in a sentence what is wrong with the settings of an item; NULL: nothing. The harness checks them again, and takes
+-- 5.0 for no whole number.
 CREATE OR REPLACE FUNCTION runner.settings_fault(settings jsonb) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -45,7 +46,7 @@ BEGIN
             RETURN format('setting %s is not a number', v_key);
         END IF;
         IF v_from IS NOT NULL AND (NOT v_value::numeric BETWEEN v_from AND v_to
-                                   OR v_whole AND v_value::numeric % 1 <> 0) THEN
+                                   OR v_whole AND v_value::text LIKE '%.%') THEN
             RETURN format('setting %s is %s, expected %s from %s to %s', v_key, left(v_value::text, 50),
                           CASE WHEN v_whole THEN 'a whole number' ELSE 'a number' END, v_from, v_to);
         END IF;

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from runner.extras.trainers.client import rewards
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.acceptance.modules.problems import PROBLEMS, candidate, module, new
 from tests.support.local_modules import evaluate, group_of
@@ -91,6 +92,29 @@ def test_what_fails_without_a_candidate_too_is_the_fault_of_the_reference(proces
     rows = _judged(processes, reference, *[candidate("linear")] * 2, timed_calls=60)
     assert [row["verdict"] for row in rows] == ["invalid"] * 2, rows
     assert "forward raised: ZeroDivisionError" in rows[0]["message"]
+
+
+@pytest.mark.parametrize("calls", [1, 6, 12, 18])
+def test_a_reference_that_fails_later_gives_no_reward(processes: ForkedJudges, calls: int) -> None:
+    """Not 0: wherever a candidate is when the reference's worker ends, before its own code, too."""
+    ends = "type(self).c = getattr(self, 'c', 0) + 1; 1 / (self.c < %d or __name__ != 'candidate'); return torch.relu"
+    reference = PROBLEMS["linear"].replace("return torch.relu", ends % calls)
+    rows = _judged(processes, reference, *[candidate("linear")] * 2, timed_calls=3, inputs=1)
+    for row in rows:
+        assert (row["verdict"], row["stage"]) in {("accepted", "done"), ("invalid", "reference")}, row
+        assert row["verdict"] == "accepted" or rewards.reward("correct@1", row) is None, row
+
+
+def test_a_reference_that_remembers_is_the_fault_of_no_candidate(processes: ForkedJudges) -> None:
+    """Neither of the first that differs from it, nor of the next: it keeps the weights of its first eval call."""
+    made = "self.l = nn.Linear(16, 16)\nself.w = None"
+    remembers = (
+        "if self.training:\n    return self.l(x)\n"
+        "if self.w is None:\n    self.w = self.l.weight.clone()\nreturn F.linear(x, self.w, self.l.bias)"
+    )
+    reference = f"{module('Model', remembers, made)}\ndef get_inputs():\n    return [torch.randn(4, 16)]\n"
+    rows = _judged(processes, reference, *[new("return self.l(x)", "self.l = nn.Linear(16, 16)")] * 3)
+    assert [row["verdict"] for row in rows] == ["invalid"] * 3, rows
 
 
 def test_further_baselines_are_numbers_of_their_own(processes: ForkedJudges) -> None:

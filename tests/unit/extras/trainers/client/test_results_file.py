@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runner.base.errors import DataError
-from runner.extras.trainers.client.results_file import ResultsFile, write_kernelbench
+from runner.extras.trainers.client.results_file import ResultsFile, read_rows, write_kernelbench
 from runner.extras.trainers.kernelbook.rows import written
 
 STATS = {"mean_ns": 1_234_567.0, "std_ns": 2_000.0, "min_ns": 1_200_000.0, "max_ns": 1_300_000.0, "calls": 20}
@@ -63,6 +63,7 @@ def test_a_line_that_was_not_finished_is_cut(tmp_path: Path, end: str) -> None:
     file = tmp_path / "x"
     line = json.dumps({"key": "a", "scope": "s", "verdict": "accepted", "facts": {}}) + "\n"
     file.write_text(line + end)
+    assert [row["key"] for row in read_rows(file)] == ["a"]
     results = ResultsFile(file, "s")
     results.close()
     assert list(results.rows) == ["a"]

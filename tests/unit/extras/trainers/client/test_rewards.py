@@ -134,6 +134,13 @@ def test_turns_and_groups() -> None:
     assert normalised([None]) == [None]
 
 
+@pytest.mark.parametrize("count", range(1, 17))
+@pytest.mark.parametrize("value", [0.1, 0.3, 0.7, 1.1, 2.3, 1e-9, 1e9 / 7, -0.3])
+def test_equal_rewards_are_normalised_to_nothing(value: float, count: int) -> None:
+    """Though a mean of so many may be rounded to another number than each of them is."""
+    assert normalised([value] * count) == [0.0] * count
+
+
 def test_a_name_without_a_version_means_the_only_one() -> None:
     """Of several none is chosen silently: an update would change what is trained on."""
     assert reward("kernelbook", FAST) == reward("kernelbook@1", FAST)

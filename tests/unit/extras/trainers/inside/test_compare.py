@@ -111,6 +111,17 @@ def test_what_is_equal_is_right(value: object) -> None:
     assert _right(value, value)
 
 
+_NUMBERS = (0.0, 1e-9, 1e-6, 1.0, 1.0003, 1.001, -1.0, 3e8, float("inf"), float("-inf"), float("nan"))
+
+
+@pytest.mark.parametrize("found", _NUMBERS)
+@pytest.mark.parametrize("expected", _NUMBERS)
+def test_a_number_is_right_where_a_tensor_of_it_is(expected: float, found: float) -> None:
+    """Whichever of the two a module returns; of an infinity only itself is right."""
+    assert _right(expected, found) == _right(torch.tensor(expected), torch.tensor(found))
+    assert _right(expected, found) or expected != found
+
+
 def test_errors_are_told() -> None:
     """Errors are told."""
     found = compare(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([1.0, 2.5, 4.0]), _DEFAULT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,19 +16,43 @@ def _changed(draws: list[list[torch.Tensor]], name: str) -> torch.Tensor:
     return found
 
 
-@pytest.mark.parametrize("make", [torch.rand, torch.randn, lambda n: torch.rand(n) + 3, lambda n: -torch.rand(n)])
-def test_all_stay_in_the_observed_range(make: object) -> None:
-    """All stay in the observed range."""
-    draws = [[make(1000)] for _ in range(3)]  # type: ignore[operator]  # a function
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "make",
+    [
+        torch.rand,
+        torch.randn,
+        lambda n: torch.rand(n) + 3,
+        lambda n: -torch.rand(n),
+        lambda n: 6 * torch.rand(n) - 1,
+        lambda n: torch.randn(n).clamp(-4, 0.25),
+        lambda n: torch.randn(n).clamp(0, 2),
+    ],
+)
+def test_all_stay_in_the_observed_range(make: Callable[[int], torch.Tensor], dtype: torch.dtype) -> None:
+    """Also where one end is further from zero than the other; up to rounding."""
+    draws = [[make(1000).to(dtype)] for _ in range(3)]
     low = min(float(draw[0].min()) for draw in draws)
     high = max(float(draw[0].max()) for draw in draws)
     for name in names_for(draws):
         found = _changed(draws, name)
         assert found.shape == (1000,)
-        # Where zero is inside the range but the draw is not symmetric, the other sign may be as large as either end.
-        limit = max(abs(low), abs(high))
-        assert (low if low >= 0 else -limit) - 1e-5 <= float(found.min())
-        assert float(found.max()) <= (high if high <= 0 else limit) + 1e-5
+        room = 4 * torch.finfo(dtype).eps * max(abs(low), abs(high))
+        assert low - room <= float(found.min())
+        assert float(found.max()) <= high + room
+        assert bool((found * draws[0][0] >= 0).all()) == (name != "negated" or not low < 0 < high)
+
+
+@pytest.mark.parametrize("name", ["scaled", "skewed", "saturated", "negated"])
+def test_an_element_beyond_the_observed_range_stays_near_it(name: str) -> None:
+    """A later draw may hold one, also where the end is zero or where zero is not in the range."""
+    for low in (0.0, 3.0, -0.5):
+        draws = [[low + torch.rand(1000)] for _ in range(3)]
+        later = torch.tensor([low - 1e-3, low + 1.001])
+        found = transformed([later], name, observe(draws))[0]
+        assert bool(found.isfinite().all())
+        assert low - 0.01 <= float(found.min())
+        assert float(found.max()) <= low + 1.01
 
 
 def test_structure_is_kept() -> None:

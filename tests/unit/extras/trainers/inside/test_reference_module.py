@@ -163,6 +163,15 @@ def test_the_generators_that_a_call_uses_are_seeded(draw: str, expected: tuple[s
     assert prepared.used_generators(in_eval=True) == ()
 
 
+@pytest.mark.parametrize(("asked", "calls"), [(0, 0), (1, 3), (2, 3), (3, 3), (20, 20)])
+def test_there_are_as_many_timed_calls_as_an_interval_needs(asked: int, calls: int, tmp_path: Path) -> None:
+    """None, or three and more; of slow modules five at most."""
+    prepared = _prepared(_module("return x + 1"), tmp_path, timed_calls=asked)
+    assert prepared.timed_calls == calls
+    prepared.call_s = 60.0
+    assert prepared.timed_calls == min(calls, 5)
+
+
 def test_timed_calls_have_every_distribution_as_often(tmp_path: Path) -> None:
     """In an order of their own, so that a worker cannot know what the next call is like."""
     prepared = _prepared(_module("return x + 1"), tmp_path)

@@ -244,6 +244,11 @@ def test_scripts_have_the_published_names(tmp_path: Path) -> None:
             {"prompt": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]},
             [{"role": "user", "content": "x"}],
         ),
+        (
+            {"prompt": [{"content": "x"}, {"role": None, "content": "y"}, 3]},
+            [{"role": "user", "content": c} for c in "xy"],
+        ),
+        ({"prompt": [{"role": "user", "content": ""}]}, None),
         ({"prompt": ""}, None),
         ({"prompt": None}, None),
     ],
@@ -268,3 +273,14 @@ def test_rollouts_are_requests_of_their_own() -> None:
     assert made["completion"] == [{"role": "assistant", "content": answer.text, "reasoning": "so"}]
     assert made["generation_ms"] == 7.0
     assert synthesize.check("no code") == "the answer has no class"
+
+
+@pytest.mark.parametrize("rows", [1, 3, 10, 99, 100, 101, 199, 1000])
+@pytest.mark.parametrize("coverage", lengths.COVERAGES)
+def test_a_recommended_length_holds_its_share_of_the_rows(rows: int, coverage: float) -> None:
+    """At least, and no shorter one does; few rows, one of them long, are no exception."""
+    found = lengths.Lengths.of([*range(1000, 1000 + rows - 1), 60_000])
+    length = found.recommended(coverage)
+    assert length is not None
+    holding = [each for each in lengths.LENGTHS if (rows - found.longer_than(each)) * 100 >= coverage * rows]
+    assert length == min(holding)
