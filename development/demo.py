@@ -224,7 +224,7 @@ def _batch(stack: Stack) -> list[str]:
     results.unlink(missing_ok=True)
     items = [{"key": story, "reference": _REFERENCE, "candidate": code} for story, code, _ in CANDIDATES]
     candidates.write_text("".join(json.dumps(item) + "\n" for item in items), encoding="utf-8")
-    options = ("--gpu", "CPU", "--out", str(results), "--user", "demo-trainer", "--timed-calls", "10")
+    options = ("--gpu", "CPU", "--out", str(results), "--user", "demo-trainer", "--setting", "timed_calls=10")
     stack.kernel_runner("batch", "run", str(candidates), *options, "--reward", _REWARD, shown=False)
     rows = {row["key"]: row for row in map(json.loads, results.read_text(encoding="utf-8").splitlines())}
     surprises = []
