@@ -374,9 +374,9 @@ class Evaluator:
         """
         gpu = place.gpu
         # Another thread may forget it meanwhile.
-        known = self._systems.get(gpu.name)
-        if known is not None:
-            return known
+        system_facts = self._systems.get(gpu.name)
+        if system_facts is not None:
+            return system_facts
         plan = make_probe(place)
         with execute(plan, place.slot, self._resources, cancel=threading.Event()) as (report, _):
             pass
@@ -388,8 +388,8 @@ class Evaluator:
                 f"{report.message or report.outcome.detail or report.outcome.ending} (see `kernel-runner check`)"
             )
         # The container's own host name is the same everywhere; the host's says where a run happened.
-        known = self._systems[gpu.name] = {**system, "hostname": self._settings.host_name}
-        return known
+        system_facts = self._systems[gpu.name] = {**system, "hostname": self._settings.host_name}
+        return system_facts
 
     def _runner_info(self, place: Place) -> Json:
         gpu, slot, facts = place.gpu, place.slot, self._facts
