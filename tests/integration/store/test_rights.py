@@ -167,7 +167,8 @@ def test_no_condition_reads_what_a_view_leaves_out(
         FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
         WHERE c.relkind = 'v' AND c.relnamespace = 'runner'::regnamespace AND has_table_privilege(%s, c.oid, 'SELECT')
     """
-    hush = "CASE WHEN v.{}::text ~ 'hush|68757368|7777' THEN v.{}::text ELSE '1' END"
+    # Not the microseconds of a time.
+    hush = "CASE WHEN v.{}::text ~ 'hush|68757368|(^|[^.0-9])7777' THEN v.{}::text ELSE '1' END"
     with psycopg.connect(database_url, autocommit=True, row_factory=tuple_row) as connection:
         connection.execute("""
             UPDATE leaderboard.runs SET score = 7777, compilation = '"hush"', meta = '"hush"', result = '"hush"',
