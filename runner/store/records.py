@@ -370,7 +370,7 @@ class Reaped:
     code: int = 0
     #: Of idempotency.
     keys: int = 0
-    #: Of other programs; copied, at most so many.
+    #: Scores of other programs that were copied.
     scores: int = 0
     #: Rows of batches, and texts.
     batches: int = 0

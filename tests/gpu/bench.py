@@ -306,7 +306,7 @@ def time_task(task: Task, machine: Machine, *, small: bool = False) -> tuple[Seq
         modes = {"test": tests, "benchmark": lines}
         steps = judge(task, path.read_text(encoding="utf-8"), modes, machine, ranks=ranks, keeps=True)
         verdicts[path.name] = verdict_of(steps)
-        means += [found] if (found := _means(steps, len(lines))) else []
+        means += [case_means] if (case_means := _means(steps, len(lines))) else []
     best = min(means, key=geometric_mean, default=[None] * len(lines))
     variant = None if small else machine.variant(task.ranks)
     lights = task.lights.get(variant or "", [None] * len(lines))

@@ -74,10 +74,10 @@ def submit(
     parameters = {
         "board": BOARD, "user": user, "code": code, "gpu_type": gpu_type,
     }  # fmt: skip
-    found = connection.execute(_SUBMIT, parameters).fetchone()
-    if found is None:
+    row = connection.execute(_SUBMIT, parameters).fetchone()
+    if row is None:
         raise RuntimeError("runner.submit returned nothing")
-    return int(found[0])
+    return int(row[0])
 
 
 def preload(connection: psycopg.Connection[Any], jobs: int) -> None:
@@ -94,7 +94,7 @@ class AtOnce:
     def __init__(self, notebook: Notebook) -> None:
         self._notebook = notebook
         #: By slot, made once: making results is no work of the queue.
-        self._found: dict[str, JobResult] = {}
+        self._results: dict[str, JobResult] = {}
 
     def check(self) -> None:
         """Nothing goes."""
@@ -121,12 +121,12 @@ class AtOnce:
             cancel.wait()
             self._notebook.note("stop", job.submission)
             raise CancelledByRequest("told to")
-        found = self._found.get(slot.name)
-        if found is None:
-            found = self._found[slot.name] = JobResult(
+        result = self._results.get(slot.name)
+        if result is None:
+            result = self._results[slot.name] = JobResult(
                 verdict=Verdict.ACCEPTED, runs=(_run(),), error=None, report={"slot": slot.name}, build_ns=1, eval_ns=1
             )
-        yield found
+        yield result
 
 
 def _run() -> RunRecord:

@@ -200,7 +200,9 @@ def test_public_and_secret_job_share_a_build_and_no_other_does(made: Evaluator) 
     [((SHOWS, f"{SHOWS}# mended"), True), ((SHOWS.replace("check: pass", "check: fail"),) * 2, False)],
     ids=["after an update of the task", "after a failure"],
 )
-def test_a_run_that_is_to_be_another_builds_again(made: Evaluator, programs: tuple[str, str], *, secret: bool) -> None:
+def test_a_run_of_another_task_or_after_a_failure_builds_again(
+    made: Evaluator, programs: tuple[str, str], *, secret: bool
+) -> None:
     """The secret run of a leaderboard that was updated meanwhile; a failed submission that is evaluated again."""
     small = samples.task(harness=Harness.PROGRAM, tests=1)
     tasks = [replace(small, files={**small.files, "eval.py": program}) for program in programs]

@@ -275,7 +275,7 @@ def meet(scene: Scene, first: str, second: str) -> list[str]:
 
 
 def test_what_saw_a_pause_that_ends_meanwhile_goes_on(bench: Bench, db: Db) -> None:
-    """It holds its jobs back, and whoever ends the pause does not see them."""
+    """A statement that finds the pause holds its jobs back; the end of the pause does not see those jobs yet."""
     for first in ACTS:
         scene = Scene(bench, db)
         bench.store.pause_board("identity", reason="x")

@@ -107,12 +107,12 @@ def test_a_reference_that_fails_later_gives_no_reward(processes: ForkedJudges, c
 
 def test_a_reference_that_remembers_is_the_fault_of_no_candidate(processes: ForkedJudges) -> None:
     """Neither of the first that differs from it, nor of the next: it keeps the weights of its first eval call."""
-    made = "self.l = nn.Linear(16, 16)\nself.w = None"
+    layers = "self.l = nn.Linear(16, 16)\nself.w = None"
     remembers = (
         "if self.training:\n    return self.l(x)\n"
         "if self.w is None:\n    self.w = self.l.weight.clone()\nreturn F.linear(x, self.w, self.l.bias)"
     )
-    reference = f"{module('Model', remembers, made)}\ndef get_inputs():\n    return [torch.randn(4, 16)]\n"
+    reference = f"{module('Model', remembers, layers)}\ndef get_inputs():\n    return [torch.randn(4, 16)]\n"
     rows = _judged(processes, reference, *[new("return self.l(x)", "self.l = nn.Linear(16, 16)")] * 3)
     assert [row["verdict"] for row in rows] == ["invalid"] * 3, rows
 

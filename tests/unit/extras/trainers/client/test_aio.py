@@ -11,7 +11,7 @@ from runner.extras.trainers.client import AsyncClient, Item
 
 
 def test_a_late_answer_passes_over_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second of two calls hears of the batch when the first one's items have results already: they still come."""
+    """Two calls begin together; the second learns of the batch once items of the first have results, which still come."""
 
     async def begin() -> int | None:
         client = AsyncClient("postgresql://nowhere", gpu_type="CPU")
@@ -38,7 +38,7 @@ def test_a_late_answer_passes_over_no_result(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_stream_that_is_cancelled_leaves_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor what Python says of a task that nobody ended."""
+    """Python warns of a task that nobody has ended."""
 
     async def left() -> int:
         client = AsyncClient("postgresql://nowhere", gpu_type="CPU")
