@@ -11,7 +11,7 @@ from runner.extras.trainers.client import AsyncClient, Item
 
 
 def test_a_late_answer_passes_over_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two calls begin together; the second learns of the batch once items of the first have results, which still come."""
+    """Two calls begin together; the second learns of the batch when the first has results, which still come."""
 
     async def begin() -> int | None:
         client = AsyncClient("postgresql://nowhere", gpu_type="CPU")
