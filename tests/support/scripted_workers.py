@@ -77,6 +77,8 @@ class Script:
     by_flags: bool = True
     #: How long copies of outputs go on after the clock.
     copies_ns: Sequence[int] = (1_000_000,)
+    #: How much of each the worker could write in; None: all of it.
+    late_ns: int | None = None
 
 
 class ScriptedWorkers:
@@ -108,6 +110,7 @@ class ScriptedWorkers:
         outside_ns = next(self._spans)
         self.spans_ns.append(outside_ns)
         self._clocks.now_ns += outside_ns
+        copy_ns = next(self._copies)
         return Call(
             shape="a shape",
             claims_ns=(next(self._claims),),
@@ -116,7 +119,8 @@ class ScriptedWorkers:
             by_flags=self._script.by_flags,
             delayed_ns=next(self._delayed),
             stalled=next(self._stalled),
-            copy_ns=next(self._copies),
+            copy_ns=copy_ns,
+            late_ns=copy_ns if self._script.late_ns is None else self._script.late_ns,
             exclusive=next(self._exclusive),
             tensors=1,
             input_bytes=self._script.input_bytes,

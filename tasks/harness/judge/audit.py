@@ -66,12 +66,14 @@ class Sample:
     bound: Bound | None = None
     #: Nothing of its span can be subtracted: on a CPU it ended by message, beside which there are no control calls.
     whole: bool = False
-    #: How long the copy of its output went on after the span, and whether a block of it stalled.
+    #: How long the copy of its output went on after the span, how much of this the worker could write in, and whether a
+    #: block stalled.
     copy_ns: int = 0
+    late_ns: int = 0
     stalled: bool = False
     #: How much of the copy a stall has put into the span, without the stall.
     copied_ns: float = 0.0
-    #: Whether the span holds that copy, too.
+    #: Whether the span holds `late_ns`, too.
     with_copy: bool = False
     #: How long judge and worker were ready to run and did not; None where the kernel does not tell.
     delayed_ns: int | None = None
@@ -329,7 +331,7 @@ def _is_forged(samples: Sequence[Sample], least_ns: Sequence[float], *, hand_ove
     def is_forged_call(sample: Sample, least: float) -> bool:
         if sample.delayed_ns is None:
             return False
-        least -= sample.delayed_ns + sample.copied_ns + (sample.copy_ns if sample.with_copy else 0)
+        least -= sample.delayed_ns + sample.copied_ns + (sample.late_ns if sample.with_copy else 0)
         return sample.claim_ns < _FORGED_PART * least and least - sample.claim_ns > gap_ns
 
     return sum(map(is_forged_call, samples, least_ns)) > _FORGED_SHARE * len(samples)

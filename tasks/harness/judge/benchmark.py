@@ -13,7 +13,7 @@ from typing import Any
 
 from .audit import Audit, ControlCosts, Sample, audit, details
 from .cases import Case
-from .course import HandOverFacts, kept, length_ns, progress, with_copies
+from .course import HandOverFacts, kept, late_ns, length_ns, progress, with_copies
 from .faults import Fault
 from .hand_over import Bound, Calibration
 from .mode_run import ModeRun, check_time_limit
@@ -33,8 +33,7 @@ _CASE_WALL_NS = 120_000_000_000
 #: On a CPU, the judge's time after which a case may end although its interval is wide (`Stopping.enough_ns`).
 _ENOUGH_ON_CPU_NS = 500_000_000
 #: No case that ranks ends early while bytes that are written late could gain more than this part of the times that
-#: count. In all calls together they gain a copy with a chance of a third (see `snapshots`): the longest, since a worker
-#: may have made the copies of some calls longer.
+#: count (`course.late_ns`).
 _LATE_SHARE = 0.1
 #: The part of a mode's time that its cases may take. The rest is for what the worker does outside of calls.
 _CASES_SHARE = 0.75
@@ -191,8 +190,9 @@ class Benchmark:
                 # Those that are set aside have been checked, too.
                 stopped = "runs"
             if ranked and stopped in ("interval", "enough"):
-                late_ns = max(sample.copy_ns for sample in samples)
-                if self._needs_more_calls(timed, samples, facts) or late_ns > _LATE_SHARE * so_far.total_ns:
+                counted = [samples[number] for number in kept(*_course(samples), facts)]
+                is_open = late_ns(counted) > _LATE_SHARE * so_far.total_ns
+                if is_open or self._needs_more_calls(timed, samples, facts):
                     stopped = None
             if stopped is not None:
                 # Calls that were set aside because the device was slowed are made again, if there is time.
@@ -258,10 +258,10 @@ class Benchmark:
         if timed.controls is None:
             timed.call_controls(_LAST_CONTROLS)
         call_ns = length_ns(_spans_ns(samples), self._hand_over(timed, samples))
+        if call_ns >= _MORE_FROM_NS and timed.input_bytes > _MORE_UP_TO_BYTES:
+            return False
         if call_ns < _MORE_FROM_NS or not ranked:
             timed.call_controls(_LAST_CONTROLS)
-            return False
-        if timed.input_bytes > _MORE_UP_TO_BYTES:
             return False
         # The error of few calls is their own: more control calls than this make the sum of both hardly smaller.
         most = min(
@@ -383,6 +383,7 @@ class Benchmark:
             # On a device a call by message includes work of the host.
             by_host=on_device and not call.by_flags,
             copy_ns=call.copy_ns,
+            late_ns=call.late_ns,
             stalled=call.stalled,
             copied_ns=call.copied_ns,
         )

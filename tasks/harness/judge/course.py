@@ -113,7 +113,17 @@ def with_copies(samples: Sequence[Sample], facts: HandOverFacts) -> list[Sample]
     sd = math.hypot(math.sqrt(expected), facts.stalled_error * len(samples))
     if stalls <= expected + _STALL_SIGMAS * sd + 1:
         return list(samples)
-    return [replace(sample, outside_ns=sample.outside_ns + sample.copy_ns, with_copy=True) for sample in samples]
+    return [replace(sample, outside_ns=sample.outside_ns + sample.late_ns, with_copy=True) for sample in samples]
+
+
+def late_ns(samples: Sequence[Sample]) -> float:
+    """What bytes that are written late can gain in all calls that count together, but with a chance of a third.
+
+    A byte that is late by a part of its copy is missing with that probability, so all calls gain one copy: the longest,
+    since a worker may have made the copies of some calls longer. No call gains more than the time it could write in.
+    """
+    copies_ns = (sample.copy_ns for sample in samples)
+    return min(max(copies_ns, default=0), sum(sample.late_ns for sample in samples))
 
 
 def length_ns(spans_ns: Sequence[float], facts: HandOverFacts) -> float:

@@ -32,6 +32,7 @@ from tasks.harness.shared.arenas import HUGE_PAGE_BYTES, PAGE_BYTES, Arena, alig
 from tasks.harness.shared.values import Layout, Placed, Region, Snapshot, regions
 from tasks.harness.shared.wire import WireViolation
 
+from .activity import Activity, Look
 from .faults import Fault, tampered
 
 #: Outputs of at most this size have one block for each tensor, which is in its span.
@@ -61,6 +62,8 @@ _SECOND_LOOKS = 8
 _LOOKS_FROM_BYTES = 1 << 20
 #: The most that a look takes of itself. What it takes beside is time that a worker may have made, as in any block.
 _LOOK_NS = 10_000
+#: Looks for a worker that sleeps, one after each of the first blocks: it needs 10 to 20 µs to fall asleep.
+_SLEEP_LOOKS = 4
 _CLAIM_LIMIT_NS = 1 << 62
 
 
@@ -70,8 +73,9 @@ class Filled:
 
     #: On time.perf_counter_ns; 0 where the judge's events on a device say it.
     ended_ns: int
-    #: How long the copy went on after that, and whether a block of it stalled.
+    #: How long the copy went on after that, how much of this the worker could write in, and whether a block stalled.
     copy_ns: int = 0
+    late_ns: int = 0
     stalled: bool = False
     #: How long it had gone on before, without what the blocks that stalled took longer than others.
     copied_ns: float = 0.0
@@ -174,6 +178,8 @@ class Copy:
         self.delayed: Callable[[], int | None] | None = None
         #: The same when the call was over, if that was with the first block of a large output; else None.
         self.delayed_ns: int | None = None
+        #: What the worker's processes do, to show of a large output that they sleep; None: nobody looks.
+        self.activity: Activity | None = None
         self._sizes = sizes
         self._pace = pace or Pace()
         self._is_trusted = is_trusted
@@ -181,7 +187,9 @@ class Copy:
         self._memory = _new_memory(size)
         nbytes = sum(sizes)
         self._at_once = nbytes <= _AT_ONCE_BYTES
-        self._looks = nbytes > (_AT_ONCE_BYTES if is_trusted else _LOOKS_FROM_BYTES)
+        #: Whether it takes long enough to look what the worker does meanwhile.
+        self.is_large = nbytes > _LOOKS_FROM_BYTES
+        self._looks = nbytes > _AT_ONCE_BYTES if is_trusted else self.is_large
         self._pages = min(-(-nbytes // (_BLOCKS * PAGE_BYTES)), _MOST_BLOCK_PAGES)
         #: Tensor, offset in it, and memory for the copy.
         self._blocks = _shuffled(
@@ -196,7 +204,9 @@ class Copy:
         """Copy every tensor from its memory and offset."""
         clock = time.perf_counter_ns
         read_ns: list[int] = []
-        look_ns = 0
+        look_ns = asleep_ns = 0
+        asleep: Look | None = None
+        sleep_looks = _SLEEP_LOOKS if self._looks and self.activity is not None else 0
         for part, start, into in self._blocks:
             memory, offset = places[part]
             memory.read_into(into, offset + start)
@@ -204,8 +214,14 @@ class Copy:
             if self._looks and self.delayed is not None and len(read_ns) == 1:
                 self.delayed_ns = self.delayed()
                 look_ns = clock() - read_ns[0]
+            if asleep is None and len(read_ns) <= sleep_looks and self.activity is not None:
+                look = self.activity.look()
+                if look is not None and look.asleep:
+                    asleep, asleep_ns = look, clock()
         if self._at_once or not read_ns:
             return Filled(ended_ns=read_ns[-1] if read_ns else clock())
+        if asleep is not None and self.activity is not None and self.activity.idle_since(asleep):
+            return Filled(ended_ns=read_ns[0], copy_ns=read_ns[-1] - read_ns[0], late_ns=asleep_ns - read_ns[0])
         took_ns = [later - earlier for earlier, later in pairwise(read_ns)]
         if took_ns:
             took_ns[0] -= min(look_ns, _LOOK_NS)
@@ -221,7 +237,8 @@ class Copy:
             ended_ns = max(at for at, each in zip(read_ns[1:], took_ns, strict=True) if each > limit_ns)
             copied_ns = ended_ns - read_ns[0] - too_long_ns
             self.delayed_ns = None
-        return Filled(ended_ns=ended_ns, copy_ns=read_ns[-1] - ended_ns, stalled=stalled, copied_ns=copied_ns)
+        copy_ns = read_ns[-1] - ended_ns
+        return Filled(ended_ns=ended_ns, copy_ns=copy_ns, late_ns=copy_ns, stalled=stalled, copied_ns=copied_ns)
 
     def require_settled(self, places: Sequence[tuple[Readable, int]]) -> None:
         """Look at some blocks once more, after the clock.

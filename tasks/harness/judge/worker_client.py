@@ -76,6 +76,8 @@ UNASKED_BYTES = 16 << 20
 #: A worker that has waited for the start flag for longer sleeps in between (`FLAG_SPIN_NS`) and would begin late. So
 #: the next call is announced ahead only where calls follow each other faster than this.
 _SOON_NS = 10_000_000
+#: After so many calls in a row after which the worker did not sleep, nobody looks whether it does: it takes time.
+_AWAKE = 3
 #: If other processes had the cores for so long during a call, a spinning worker would only make it worse.
 _CROWDED_NS = 500_000
 
@@ -172,6 +174,8 @@ class WorkerClient:
         self._layouts_differ = False
         #: Bytes of each tensor of the last output by message.
         self._output_sizes: list[int] = []
+        #: Calls in a row after which its threads ran while the judge copied a large output.
+        self._awake = 0
         #: How long copies of outputs take, by control calls; whether this worker is the control process.
         self.pace = Pace()
         self.is_trusted = False
@@ -495,6 +499,10 @@ class WorkerClient:
             copy = Copy(layout.sizes, pace=self.pace, is_trusted=self.is_trusted)
             armed = stack.enter_context(self._armed_for(sizes, placed, deadline_ns=deadline_ns))
             waiting_ns, began_ns = self.waiting_cpu_ns, time.thread_time_ns()
+            if self.activity is not None and not self.is_trusted and copy.is_large and self._awake < _AWAKE:
+                copy.activity = self.activity
+                # Lists its threads, which would take long while they can write.
+                self.activity.look()
             self._dry_run(by_flags, armed)
             before = self._sched_delay.total_ns()
             copy.delayed = partial(self._sched_delay.since, before)
@@ -511,6 +519,8 @@ class WorkerClient:
             else:
                 addresses, claim_ns = delivery
                 taken = self._taken_like(by_flags, layout, copy, addresses)
+                if copy.activity is not None:
+                    self._awake = 0 if taken.late_ns < taken.copy_ns else self._awake + 1
             delayed = self._sched_delay.since(before)
             self.waited_ns += taken.ended_ns - start
             self.waiting_cpu_ns = waiting_ns + time.thread_time_ns() - began_ns

@@ -44,6 +44,7 @@ class Call:
     exclusive: bool = True
     #: See Called.
     copy_ns: int = 0
+    late_ns: int = 0
     stalled: bool = False
     copied_ns: float = 0.0
     #: Time to make the inputs, before the clock ran; 0 where rank checkers made them.
@@ -67,6 +68,7 @@ class Call:
             delayed_ns=called.delayed_ns,
             exclusive=called.exclusive,
             copy_ns=called.copy_ns,
+            late_ns=called.late_ns,
             stalled=called.stalled,
             copied_ns=called.copied_ns,
             tensors=packed.tensors,

@@ -368,6 +368,40 @@ def test_what_keeps_the_judge_from_reading_is_the_calls_time(
     assert blocks[-1] == 2 or blocks[-1] > 15
 
 
+#: What a worker does while the judge copies its output, and whether it can be late in all of that.
+_MEANWHILE = {
+    "sleeps": ("", False),
+    "spins in a thread": ("threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start()", True),
+    "wakes up in between": ("threading.Thread(target=lambda: [*map(time.sleep, [0.002] * 9999)]).start()", True),
+    "has a child that spins": ("if os.fork() == 0:\n    while os.getppid() == worker:\n        pass\n    os._exit(0)", True),
+}
+
+
+@pytest.mark.parametrize("what", _MEANWHILE)
+def test_the_judge_sees_whether_a_worker_sleeps_while_its_output_is_copied(
+    client: WorkerClient, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Every thread of each of its processes; then only a byte that was written before it slept can be late."""
+    source, is_late = _MEANWHILE[what]
+    read_into, awake = WorkerMemory.read_into, module._AWAKE
+
+    def slow(self: WorkerMemory, into: memoryview, offset: int) -> None:
+        time.sleep(0.001)
+        read_into(self, into, offset)
+
+    monkeypatch.setattr(WorkerMemory, "read_into", slow)
+    _load(client, f"import os, threading, time\nworker = os.getpid()\n{source}\ndef custom_kernel(data):\n    return data[1] * 2\n")
+    payload = torch.ones(2 << 20, dtype=torch.uint8)
+    _call(client, payload)
+    called = [_call(client, payload) for _ in range(awake + 1)]
+    assert all(call.by_flags for call in called)
+    if is_late:
+        assert all(call.late_ns == call.copy_ns for call in called)
+        assert client._awake == awake
+    else:
+        assert any(0 < call.late_ns < call.copy_ns and not call.stalled for call in called)
+
+
 @pytest.mark.parametrize(
     ("addresses", "error"),
     [("[4096]", "not where"), ("[(1 << 64) - 8]", "not where"), ("[1 << 46]", "not where"), ("[64] * 9000", "at most")],

@@ -164,7 +164,7 @@ def test_most_calls_far_too_low_are_forged_and_single_ones_not() -> None:
 def test_a_copy_in_the_span_counts_and_accuses_nobody() -> None:
     """A submission is not rejected for the copy of its output, which the judge makes."""
     sample = Sample(
-        claim_ns=148_000, outside_ns=148_000 + 7_000 + 900_000, copy_ns=900_000, with_copy=True, delayed_ns=0
+        claim_ns=148_000, outside_ns=148_000 + 7_000 + 900_000, late_ns=900_000, with_copy=True, delayed_ns=0
     )
     result = audit([sample] * 20, controls_ns=_rows(COPIED, CONTROLS, 4), tolerance=0.1)
 

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.harness.judge import snapshots
+from tasks.harness.judge.activity import Activity, Look
 from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.sched_delay import SchedDelay
 from tasks.harness.judge.snapshots import Copy, Pace, Taken, Unreadable, WorkerMemory, take, take_copied, take_like
@@ -285,6 +287,65 @@ def test_a_long_copy_adds_no_delay_to_its_call(
     moves = filled.stalled and not is_trusted
     assert (filled.ended_ns - began_ns > 1_000) is moves
     assert (0 < filled.copied_ns < filled.ended_ns - began_ns - 0.9 * stall_ns) is moves
+
+
+class Scripted(Activity):
+    """Processes that sleep from one of the looks on, and then run again or not."""
+
+    def __init__(self, clock: Clock, *, asleep_at: int, runs: bool = False) -> None:
+        self._clock = clock
+        self._asleep_at = asleep_at
+        self._runs = runs
+        self.looks = 0
+
+    def look(self) -> Look | None:
+        """See Activity; it takes 10 µs."""
+        self._clock.now_ns += 10_000
+        self.looks += 1
+        return Look(ran_ns={1: 0}, asleep=self.looks >= self._asleep_at) if self.looks != 1 else None
+
+    def idle_since(self, before: Look | None) -> bool:
+        """See Activity."""
+        assert before is not None
+        assert before.asleep
+        return not self._runs
+
+
+@pytest.mark.parametrize(
+    ("size", "activity", "looks", "late_ns"),
+    [
+        (2 << 20, {"asleep_at": 2}, 2, 10_000 + 1_000 + 10_000),
+        (2 << 20, {"asleep_at": 4}, 4, 4 * 10_000 + 3 * 1_000),
+        # What ran meanwhile could write, and a worker that does not sleep may at any time.
+        (2 << 20, {"asleep_at": 2, "runs": True}, 2, None),
+        (2 << 20, {"asleep_at": 5}, 4, None),
+        # A look would take as long as the copy.
+        (1 << 20, {"asleep_at": 2}, 0, None),
+    ],
+)
+@pytest.mark.parametrize("stall_ns", [0, 1_000_000])
+def test_a_worker_that_sleeps_writes_nothing_late(
+    size: int, activity: dict[str, Any], looks: int, late_ns: int | None, stall_ns: int
+) -> None:
+    """Only before it slept; and no block waited for it then, so that what took long ends no call."""
+    copy = Copy((size,))
+    blocks = len(copy._blocks)
+    clock = Clock(itertools.chain(itertools.repeat(1_000, blocks // 2), [1_000 + stall_ns], itertools.repeat(1_000)))
+    copy.activity = scripted = Scripted(clock, **activity)
+    began_ns = clock.now_ns
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshots, "time", SimpleNamespace(perf_counter_ns=clock))
+        filled = copy.fill([(Memory(bytes(size)), 0)])
+    assert scripted.looks == looks
+    if late_ns is None:
+        assert filled.late_ns == filled.copy_ns
+        assert filled.stalled is (stall_ns > 0)
+    else:
+        # One read of the clock is at the end of the look.
+        assert filled.late_ns == late_ns + 1_000
+        assert not filled.stalled
+        assert filled.ended_ns == began_ns + 1_000
+        assert filled.copy_ns > (blocks - 1) * 1_000
 
 
 @pytest.mark.parametrize(("look_ns", "stalls"), [(9_000, False), (1_000_000, True)])

@@ -167,21 +167,25 @@ def test_half_a_second_of_the_judges_time_is_enough_on_a_cpu(
 
 
 @pytest.mark.parametrize(
-    ("copy_ns", "how", "stopped", "calls"),
+    ("copies_ns", "late_ns", "how", "stopped", "calls"),
     [
-        (100_000, {}, "interval", 20),
+        ([100_000], None, {}, "interval", 20),
         # A tenth of the sum of 40 calls of 50 µs.
-        (200_000, {}, "interval", 40),
-        (200_000, {"timing": Timing()}, "interval", 40),
-        (200_000, {"ranked": False}, "interval", 20),
-        (600_000, {}, "runs", 100),
+        ([200_000], None, {}, "interval", 40),
+        ([200_000], None, {"timing": Timing()}, "interval", 40),
+        ([200_000], None, {"ranked": False}, "interval", 20),
+        ([600_000], None, {}, "runs", 100),
+        # The worker slept in most of the copy.
+        ([600_000], 4_900, {}, "interval", 20),
+        ([200_000], 5_100, {}, "interval", 40),
+        ([600_000], 5_100, {}, "runs", 100),
     ],
 )
 def test_a_narrow_interval_ends_no_case_while_late_bytes_could_gain_more_than_a_tenth(
-    copy_ns: int, how: dict[str, Any], stopped: str, calls: int
+    copies_ns: list[int], late_ns: int | None, how: dict[str, Any], stopped: str, calls: int
 ) -> None:
     """A worker that is late by as much in every call varies little."""
-    facts = time_case(Script(spans_ns=[60_000], copies_ns=[copy_ns]), **how).details
+    facts = time_case(Script(spans_ns=[60_000], copies_ns=copies_ns, late_ns=late_ns), **how).details
     assert (facts["stopped"], facts["calls"]) == (stopped, calls)
 
 
@@ -374,7 +378,7 @@ def test_copies_are_in_the_spans_where_more_calls_stall_than_chance_explains(
 ) -> None:
     """A busy host makes a few calls stall; these hold their stall in any case."""
     samples = [
-        Sample(claim_ns=90_000, outside_ns=100_000, copy_ns=500_000, stalled=number < stalled) for number in range(100)
+        Sample(claim_ns=90_000, outside_ns=100_000, late_ns=500_000, stalled=number < stalled) for number in range(100)
     ]
     facts = HandOverFacts(mean_ns=10_000, sd_ns=1_000, single_ns=3_000, disturbed=disturbed, stalled=share)
     spans = {sample.outside_ns for sample in with_copies(samples, facts)}
@@ -395,7 +399,7 @@ def test_copies_that_stall_in_control_calls_set_no_call_aside() -> None:
 
 def test_few_control_calls_say_less_of_stalls_than_many() -> None:
     """Where half of six stalled, two thirds of the calls may by chance; where half of six hundred did, they do not."""
-    samples = [Sample(claim_ns=0, outside_ns=100, copy_ns=100, stalled=number % 3 > 0) for number in range(300)]
+    samples = [Sample(claim_ns=0, outside_ns=100, late_ns=100, stalled=number % 3 > 0) for number in range(300)]
     for count, is_added in ((6, False), (600, True)):
         costs = ControlCosts.of([[10_000.0] * count])
         assert costs is not None
@@ -416,5 +420,5 @@ def test_outputs_that_are_larger_than_those_of_control_calls_stall_more_often(
     assert facts.stalled == pytest.approx(share, abs=0.01)
     often = round(100 * (1 - (1 - stalled / 98) ** size_ratio))
     for stalls, is_added in ((often, False), (100, stalled < 50)):
-        samples = [Sample(claim_ns=0, outside_ns=100, copy_ns=100, stalled=number < stalls) for number in range(100)]
+        samples = [Sample(claim_ns=0, outside_ns=100, late_ns=100, stalled=number < stalls) for number in range(100)]
         assert with_copies(samples, facts)[0].with_copy is is_added
