@@ -373,7 +373,7 @@ _MEANWHILE = {
     "sleeps": ("", False),
     "spins in a thread": ("threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start()", True),
     "wakes up in between": ("threading.Thread(target=lambda: [*map(time.sleep, [0.002] * 9999)]).start()", True),
-    "has a child that spins": ("if os.fork() == 0:\n    while os.getppid() == worker:\n        pass\n    os._exit(0)", True),
+    "has a child that spins": ("if os.fork() == 0:\n    while os.getppid() == me:\n        pass\n    os._exit(0)", True),
 }
 
 
@@ -390,7 +390,8 @@ def test_the_judge_sees_whether_a_worker_sleeps_while_its_output_is_copied(
         read_into(self, into, offset)
 
     monkeypatch.setattr(WorkerMemory, "read_into", slow)
-    _load(client, f"import os, threading, time\nworker = os.getpid()\n{source}\ndef custom_kernel(data):\n    return data[1] * 2\n")
+    head = f"import os, threading, time\nme = os.getpid()\n{source}\n"
+    _load(client, f"{head}def custom_kernel(data):\n    return data[1] * 2\n")
     payload = torch.ones(2 << 20, dtype=torch.uint8)
     _call(client, payload)
     called = [_call(client, payload) for _ in range(awake + 1)]
