@@ -373,7 +373,10 @@ _MEANWHILE = {
     "sleeps": ("", False),
     "spins in a thread": ("threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start()", True),
     "wakes up in between": ("threading.Thread(target=lambda: [*map(time.sleep, [0.002] * 9999)]).start()", True),
-    "has a child that spins": ("if os.fork() == 0:\n    while os.getppid() == me:\n        pass\n    os._exit(0)", True),
+    "has a child that spins": (
+        "if os.fork() == 0:\n    while os.getppid() == me:\n        pass\n    os._exit(0)",
+        True,
+    ),
 }
 
 
