@@ -23,7 +23,7 @@ from sandbox.spec import (
     SandboxSpec,
     Tmpfs,
 )
-from tasks.harness.fork_server import MODULES
+from tasks.harness.roles import MODULES
 
 #: Where init and the harness are mounted inside every container.
 STAGE = "/kernel-runner"

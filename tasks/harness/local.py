@@ -23,9 +23,9 @@ from typing import IO, Any, Protocol, Self
 from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD, Artifact, AuthorExit, Decoder, StepResult, encode
 
 from .emulate import VARIABLE as EMULATE
-from .fork_server import MODULES
 from .judge.report import CaseReport, result_lines
 from .judge.request import JudgeRequest
+from .roles import MODULES
 
 _ROOT = Path(__file__).resolve().parents[2]
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; sys.exit(main())"

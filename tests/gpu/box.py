@@ -59,7 +59,7 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a process of a role in it (see `tasks.harness.local.Start`)."""
     # Not above: as a program this module has no package.
-    from tasks.harness.fork_server import MODULES
+    from tasks.harness.roles import MODULES
 
     uid = UIDS[role]
     cwd.parent.chmod(0o711)

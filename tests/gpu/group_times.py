@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
+from runner.extras.boards.fork_server import ForkServers
 from runner.extras.trainers.inside.judge.request import GroupRequest
 from sandbox.protocol import StepResult
-from tasks.harness.fork_server import ForkServers
 from tasks.harness.local import Start
 from tests.acceptance.modules.problems import sent
 from tests.support.local_modules import SuccessivePair, make_context

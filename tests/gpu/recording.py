@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from sandbox.protocol import StepResult
-from tasks.harness.fork_server import MODULES
 from tasks.harness.local import lines_of
+from tasks.harness.roles import MODULES
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _PATH: Final = "import sys; sys.path.insert(0, sys.argv[1]); "

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from runner.extras.boards.fork_server import ForkServers
 from tasks.harness.emulate import asked
-from tasks.harness.fork_server import ForkServers
 from tests.gpu.group_times import measure, start_ahead
 from tests.gpu.recording import measured
 from tests.support.local_modules import evaluate

@@ -32,7 +32,7 @@ from typing import Any, Final
 
 import torch
 
-from tasks.harness.fork_server import ForkServers
+from runner.extras.boards.fork_server import ForkServers
 from tasks.harness.local import Started
 
 SWITCH_NS = 144_000

@@ -127,6 +127,7 @@ CONTAINER_IMPORTS = {"torch", "numpy", "sandbox", "tasks"}
 #: and code that runs inside the container.
 ENVIRONMENT_READERS = (
     "runner/base/environment.py",
+    "runner/extras/boards/fork_server.py",
     "runner/extras/trainers/kernelbook/settings.py",
     *CONTAINER_CODE,
     "sandbox/host/engine.py",
@@ -353,7 +354,7 @@ def test_a_container_gets_the_modules_that_run_inside_and_no_other() -> None:
 
 def test_judge_and_worker_import_only_what_they_share() -> None:
     """The judge imports nothing of the worker, nor the worker of the judge: a submission may rewrite the worker."""
-    starts_both = {"local": {"judge", "emulate", "fork_server"}}
+    starts_both = {"local": {"judge", "emulate", "roles"}}
     foreign = set()
     assert INSIDE
     for path in modules():

@@ -1,4 +1,4 @@
-"""Evaluations by forked judges and workers, for corpora of many small ones; see `tasks.harness.fork_server`.
+"""Evaluations by forked judges and workers, for corpora of many small ones; see `runner.extras.boards.fork_server`.
 
 Real judge, real worker, real socket between them; what a container adds is not there, so what only a container stops is
 not tested this way. A judge may lack defences. The role `naive` evaluates as the attack corpus tells it to.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.harness.fork_server import ForkServers
+from runner.extras.boards.fork_server import ForkServers
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.local import LocalReport, Started, evaluate
 

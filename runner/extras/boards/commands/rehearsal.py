@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from runner.extras.boards.fork_server import ForkServers
 from tasks.harness import emulate
-from tasks.harness.fork_server import ForkServers
 from tasks.harness.judge.author_code import begin_at, open_page_if_given, running, sentence_of
 from tasks.harness.judge.cases import LARGEST_SEED, Case, CaseError, parse_cases
 from tasks.harness.judge.problem import CheckRaised, Problem, TaskFault, rng_seed_of

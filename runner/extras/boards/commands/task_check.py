@@ -41,6 +41,12 @@ from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD, AuthorExit
 from tasks.harness.judge.cases import LARGEST_SEED, spec_line
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from rehearsal import main; sys.exit(main())"
+#: What the program needs, by its place below the folder that is on its path.
+_CODE = {
+    **{f"tasks/{name}": Path(tasks.__file__).parent / name for name in ("__init__.py", "harness")},
+    "rehearsal.py": Path(__file__).with_name("rehearsal.py"),
+    "runner/extras/boards/fork_server.py": Path(__file__).parents[1] / "fork_server.py",
+}
 #: Seconds for the interpreter to start and for what is not a submission.
 _MARGIN_S = 180.0
 #: Seconds for the rehearsal to end its own processes.
@@ -201,10 +207,8 @@ def _slow(folder: TaskFolder, own: CaseSet, measured: Mapping[str, MeasuredCase]
 def _converse(
     request: Mapping[str, Any], place: Path, python: Path, limit_s: float
 ) -> Iterator[Finding | MeasuredCase]:
-    package = Path(tasks.__file__).parent
     # Never the daemon's own environment on the path: its packages are not those submissions get.
-    sources = {f"tasks/{name}": package / name for name in ("__init__.py", "harness")}
-    root = stage(place / "stage", {**sources, "rehearsal.py": Path(__file__).with_name("rehearsal.py")})
+    root = stage(place / "stage", _CODE)
     inbox = place / "request.json"
     inbox.write_text(json.dumps(request), encoding="utf-8")
     page = os.memfd_create("author page")

@@ -1,7 +1,7 @@
-"""Judges and workers for `local` without the wait: forks of a process that has imported torch and the judge's code.
+"""Judges and workers for `tasks.harness.local` without the wait.
 
-For many small evaluations in a row. A fork has a process and memory of its own, as a fresh interpreter has; it saves
-the import, one to two seconds of a core for each.
+They are forks of a process that has imported torch and the judge's code, for many small evaluations in a row. A fork
+has a process and memory of its own, as a fresh interpreter has, and saves the import: one to two seconds of a core.
 
 The server is this module as a program. An order is one packet on a socket: a JSON object {role, cwd, env, keep, first}
 with the descriptors of a pipe, of stdin, stdout, stderr and those whose numbers `keep` names. The server writes two
@@ -27,19 +27,12 @@ import traceback
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Final, NoReturn, Self
+from typing import IO, Any, NoReturn, Self
 
-#: Role of a process -> the module with its `main`.
-MODULES: Final = {
-    "judge": "tasks.harness.judge.main",
-    "worker": "tasks.harness.worker.main",
-    "rank_checker": "tasks.harness.judge.rank_checker",
-}
-_ROOT = Path(__file__).resolve().parents[2]
-_PROGRAM = (
-    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
-    "runpy.run_module('tasks.harness.fork_server', run_name='__main__')"
-)
+from tasks import harness
+from tasks.harness.roles import MODULES
+
+_PROGRAM = "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); runpy.run_path(sys.argv[1], run_name='__main__')"
 _LINE_FD = "KR_FORK_SERVER_FD"
 #: Longest order; an environment is a few kilobytes.
 _ORDER_BYTES = 1 << 18
@@ -103,9 +96,10 @@ class ForkServers:
         with self._starting:
             if self._server is None:
                 line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                root = Path(harness.__file__).resolve().parents[2]
                 with theirs:
                     process = subprocess.Popen(
-                        [sys.executable, "-P", "-c", _PROGRAM, str(_ROOT)],
+                        [sys.executable, "-P", "-c", _PROGRAM, str(root), __file__],
                         env={**os.environ, _LINE_FD: str(theirs.fileno())},
                         pass_fds=(theirs.fileno(),),
                     )

@@ -14,8 +14,8 @@ from typing import IO
 
 import pytest
 
-from tasks.harness import fork_server
-from tasks.harness.fork_server import ForkServerLost, ForkServers
+from runner.extras.boards import fork_server
+from runner.extras.boards.fork_server import ForkServerLost, ForkServers
 from tasks.harness.local import Started
 from tests.support.waiting import PATIENCE_S
 
