@@ -14,6 +14,7 @@ import pynvml
 import pytest
 
 from runner.base.config import Config
+from runner.base.device_facts import UnreachableError
 from runner.base.gpu_types import Registry, Vendor
 from runner.devices import Details, Listing, detect_slots, list_devices, look_at_devices, sysfs
 from runner.devices.slots import types_of
@@ -125,23 +126,49 @@ def test_a_divided_device_is_its_instances_and_no_whole_one(machine: Machine, tm
 def test_partitions_of_an_amd_device_are_no_whole_ones(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An MI300X in CPX mode is eight devices of that name; a type may name the mode."""
+    """An MI300X in CPX mode is eight devices of that name; a type may name the mode.
+
+    They share the UUID, their functions are none of the bus, only the first one knows the mode, and each counts the
+    memory of all.
+    """
+    shared = {"amdsmi_get_gpu_device_uuid": "abff74a1-0000-1000-80d1-3c23a9580558"}
     parts = [
         recordings.amd(
-            "AMD Instinct MI300X", 0x74A1, 24, "gfx942", number=number, amdsmi_get_gpu_compute_partition="CPX"
+            "AMD Instinct MI300X",
+            0x74A1,
+            192,
+            "gfx942",
+            number=number,
+            **shared,
+            amdsmi_get_gpu_device_bdf=f"0000:05:00.{number}",
+            amdsmi_get_gpu_compute_partition="N/A" if number else "CPX",
         )
         for number in range(8)
     ]
     machine(*parts)
+    local = tmp_path / "sys/bus/pci/devices/0000:05:00.0/local_cpulist"
+    local.parent.mkdir(parents=True)
+    local.write_text("0-7\n", encoding="ascii")
     devices = list_devices().devices
     assert [device.partition for device in devices] == ["CPX"] * 8
+    assert [device.nodes[-1].rpartition("/")[2] for device in devices] == [f"renderD{128 + n}" for n in range(8)]
     assert types_of(REGISTRY, devices[0]) == ()
     path = tmp_path / "MI300_CPX.toml"
     path.write_text("extends = 'MI300'\nname = 'MI300_CPX'\npartition = 'CPX'\n", encoding="utf-8")
     mine = Registry.load(files=[path])
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
-    found = detect_slots(mine, Config(cpu_slots=0))
-    assert [(slot.name, slot.gpu_type) for slot in found] == [(f"amd{number}", "MI300_CPX") for number in range(8)]
+    slots = detect_slots(mine, Config(cpu_slots=0))
+    assert [(slot.name, slot.gpu_type) for slot in slots] == [(f"amd{number}", "MI300_CPX") for number in range(8)]
+    assert [sysfs.cpus_near(device.pci_address) for device in devices] == [tuple(range(8))] * 8
+    parts[3]["*"] = {"error": "AMDSMI_STATUS_NO_DRV"}
+    library = AmdSmi.open()
+    assert library is not None
+    for device in devices[:3] + devices[4:]:
+        assert library.read(device).used_bytes is None
+        assert library.details(device).memory_bytes is None
+    with pytest.raises(UnreachableError, match="is listed any more"):
+        library.read(devices[3])
+    library.close()
 
 
 def test_instances_of_one_device_are_slots_of_their_own(
