@@ -123,6 +123,30 @@ def test_a_divided_device_is_its_instances_and_no_whole_one(machine: Machine, tm
     assert "is in MIG mode and has no instances; make some" in listing.problems[0]
 
 
+def test_an_instance_has_the_clocks_errors_and_events_of_its_device(machine: Machine) -> None:
+    """NVML tells none of them of an instance; memory and processes are its own."""
+    whole = divided(NVIDIA["H100 SXM"][1], "1g.10gb")
+    machine(whole)
+    (device,) = list_devices().devices
+    library = Nvml.open()
+    assert library is not None
+    assert (library.details(device).power_limit_w, library.details(device).memory_bytes) == (700.0, 10 << 30)
+    assert library.read(device).xids == ()
+    whole |= {
+        "nvmlDeviceGetCurrentClocksEventReasons": 0x40,
+        "nvmlDeviceGetTotalEccErrors": 2,
+        "nvmlDeviceGetRemappedRows": [0, 1, 1, 1],
+        "nvmlDeviceGetFieldValues": {"230": 1},
+        "xids": [79],
+    }
+    reading = library.read(device)
+    assert (reading.used_bytes, reading.throttle, reading.xids) == (15 << 20, ("hw_thermal_slowdown",), (79,))
+    assert (reading.uncorrected, reading.remap_pending, reading.remap_failed) == (2, True, True)
+    assert (reading.recovery, reading.compute_mode) == ("reset the device", "default")
+    assert (library.sample(device).throttle, library.sample(device).sm_clock_mhz) == (("hw_thermal_slowdown",), 345)
+    library.close()
+
+
 def test_partitions_of_an_amd_device_are_no_whole_ones(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
