@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from runner.base.config import Config
 from runner.base.device_facts import UnreachableError
 from runner.base.gpu_types import Registry, Vendor
 from runner.devices import Details, Listing, detect_slots, list_devices, look_at_devices, sysfs
+from runner.devices import listing as listing_module
 from runner.devices.slots import types_of
 from runner.devices.vendors.amd import AmdSmi
 from runner.devices.vendors.nvidia import Nvml
@@ -24,6 +26,7 @@ from tests.fakes import amd as fake_amd
 from tests.fakes import nvml as fake_nvml
 from tests.fakes import recordings
 from tests.fakes.recordings import AMD, NVIDIA, divided, lost
+from tests.support.waiting import PATIENCE_S
 
 REGISTRY = Registry.load()
 ALL = {**NVIDIA, **AMD}
@@ -235,6 +238,24 @@ def test_vendors_do_not_disturb_each_other(machine: Machine, monkeypatch: pytest
         listing = list_devices()
         assert [device.vendor for device in listing.devices] == ["nvidia"]
         assert listing.problems == (f"amd devices cannot be listed: {type(error).__name__}: {error}",)
+
+
+def test_a_driver_that_hangs_hides_what_it_has_not_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device off the bus may hold every later call for ever: those before it and the other vendor's are there."""
+    nvml = machine(*(recordings.nvidia("NVIDIA L4", 0x27B8, 23, (8, 9), number=number) for number in range(3)))
+    release, real = threading.Event(), nvml.nvmlDeviceGetHandleByIndex
+
+    def hang(index: int) -> object:
+        if index == 2:
+            release.wait(PATIENCE_S)
+        return real(index)
+
+    monkeypatch.setattr(nvml, "nvmlDeviceGetHandleByIndex", hang, raising=False)
+    monkeypatch.setattr(listing_module, "LIMIT_S", 2.0)
+    found = list_devices()
+    release.set()
+    assert [device.index for device in found.devices] == [0, 1]
+    assert found.problems == ("nvidia devices cannot all be listed: the driver does not answer within 2 s",)
 
 
 def _raising(error: Exception) -> Callable[[], None]:
