@@ -63,15 +63,15 @@ def each_library(
     problems: list[str] = []
     for vendor, support in SUPPORTED.items():
         mine: list[T] = []
-        told: list[str] = []
+        sentences: list[str] = []
         thread = threading.Thread(
-            target=_ask, args=(vendor, support, ask, mine, told), name=f"list-{vendor}", daemon=True
+            target=_ask, args=(vendor, support, ask, mine, sentences), name=f"list-{vendor}", daemon=True
         )
         thread.start()
         thread.join(LIMIT_S)
         # A call of a driver that hangs cannot be ended; it may still add to the lists.
         answers += mine
-        problems += told
+        problems += sentences
         if thread.is_alive():
             problems.append(f"{vendor} devices cannot all be listed: the driver does not answer within {LIMIT_S:g} s")
     return tuple(answers), tuple(problems)
