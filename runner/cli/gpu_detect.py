@@ -81,8 +81,10 @@ def _write(name: str, look: Look, registry: Registry, directory: Path) -> None:
     Raises:
         ConfigError: the name cannot be used, the device has a type, or the file exists or cannot be written.
     """
-    if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
-        raise ConfigError(f"--write: found {name!r}, expected letters, digits, '_', '.' and '-'")
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,62}", name, re.ASCII):
+        raise ConfigError(
+            f"--write: found {name!r}, expected a letter or digit, then at most 62 letters, digits, '_', '.' and '-'"
+        )
     with suppress(NotFoundError):
         entry = registry.get(name)
         raise ConfigError(

@@ -81,7 +81,11 @@ class DriverCalls:
                 done.set()
                 opened.set()
 
-        threading.Thread(target=work, name=f"device-{self._device.uuid}", daemon=True).start()
+        try:
+            threading.Thread(target=work, name=f"device-{self._device.uuid}", daemon=True).start()
+        except RuntimeError as error:
+            self._free.release()
+            raise UnreachableError(f"nothing could ask it: {error}") from error
         if not opened.wait(self._open_limit_s):
             raise UnreachableError(f"its driver did not start within {self._open_limit_s:g} s")
         if not done.wait(self._limit_s):
@@ -256,9 +260,9 @@ class HealthGate:
         for device in slot.devices:
             watched = self._watch(device)
             try:
-                if watched.details is None:
-                    watched.details = watched.calls.ask(lambda library, each: library.details(each))
-                reading = watched.calls.ask(lambda library, each: library.read(each))
+                watched.details, reading = watched.calls.ask(
+                    lambda library, each: (library.details(each), library.read(each))
+                )
             except UnreachableError as error:
                 readings.append(None)
                 health = Health(reasons=(str(error),))
@@ -277,7 +281,8 @@ class HealthGate:
             if watched.residents is None:
                 watched.residents = frozenset(reading.processes or ())
             if reading.used_bytes is not None:
-                watched.idle_bytes = min(reading.used_bytes, watched.idle_bytes or reading.used_bytes)
+                before = reading.used_bytes if watched.idle_bytes is None else watched.idle_bytes
+                watched.idle_bytes = min(reading.used_bytes, before)
             strangers = [pid for pid in reading.processes or () if pid not in watched.residents]
             return History(
                 idle_bytes=watched.idle_bytes,

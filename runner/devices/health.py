@@ -12,11 +12,13 @@ from runner.devices.vendors import SUPPORTED
 
 #: So much more memory than when it was idle may be in use on a device without counting as a leftover of a run.
 SLACK_BYTES: Final = 256 << 20
-#: Xids that a program causes in its own context, and that end with it (NVIDIA, "XID Errors": application errors,
-#: preemptive removal, robust channel errors). A submission that crashes must not quarantine the device.
-PROGRAM_XIDS: Final = frozenset({8, 13, 31, 32, 43, 45, 68, 69, 94, 109})
-#: Xids that only report pages and rows that went out of use. The counters are more precise about those.
-REPORTING_XIDS: Final = frozenset({63, 92, 121})
+#: Xids that a program causes in its own context, and that end with it (NVIDIA, "XID Errors" and Xid catalog:
+#: application errors, preemptive removal, robust channel errors, invalid streams, forbidden access to peers). A
+#: submission that crashes must not quarantine the device.
+PROGRAM_XIDS: Final = frozenset({8, 11, 13, 25, 31, 32, 43, 45, 68, 69, 80, 94, 109, 137})
+#: Xids that only report pages and rows that went out of use, about which the counters are more precise, or tests of the
+#: board's controller.
+REPORTING_XIDS: Final = frozenset({63, 92, 106, 107, 121})
 #: How long a device is not used after any other Xid, if nothing else is wrong with it.
 XID_HOLD_S: Final = 120.0
 #: A clock may differ from the demand by the larger of this part of it and NVIDIA's step between two clocks.

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from runner.base.device_facts import Details, Reading, UnreachableError
 from runner.base.model import Device
-from runner.devices.vendors import SUPPORTED, Library
+from runner.devices.vendors import SUPPORTED, Library, Support
 
 T = TypeVar("T")
+
+#: How long a vendor's library may take. Without persistence mode it starts every device first, seconds for each.
+LIMIT_S: Final = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,17 +62,38 @@ def each_library(
     answers: list[T] = []
     problems: list[str] = []
     for vendor, support in SUPPORTED.items():
-        # A vendor's library is foreign code around a driver. Its exceptions must not stop a host that can work without
-        # it, and no type covers what the AMD bindings raise.
-        try:
-            library = support.open()
-            if library is None:
-                continue
-            try:
-                answers += ask(library, problems.append)
-            finally:
-                with suppress(Exception):
-                    library.close()
-        except Exception as error:  # noqa: BLE001 - see above
-            problems.append(f"{vendor} devices cannot be listed: {type(error).__name__}: {error}")
+        mine: list[T] = []
+        sentences: list[str] = []
+        thread = threading.Thread(
+            target=_ask, args=(vendor, support, ask, mine, sentences), name=f"list-{vendor}", daemon=True
+        )
+        thread.start()
+        thread.join(LIMIT_S)
+        # A call of a driver that hangs cannot be ended; it may still add to the lists.
+        answers += mine
+        problems += sentences
+        if thread.is_alive():
+            problems.append(f"{vendor} devices cannot all be listed: the driver does not answer within {LIMIT_S:g} s")
     return tuple(answers), tuple(problems)
+
+
+def _ask(
+    vendor: str,
+    support: Support,
+    ask: Callable[[Library, Callable[[str], None]], Iterable[T]],
+    answers: list[T],
+    problems: list[str],
+) -> None:
+    # A vendor's library is foreign code around a driver. Its exceptions must not stop a host that can work without it,
+    # and no type covers what the AMD bindings raise.
+    try:
+        library = support.open()
+        if library is None:
+            return
+        try:
+            answers.extend(ask(library, problems.append))
+        finally:
+            with suppress(Exception):
+                library.close()
+    except Exception as error:  # noqa: BLE001 - see above
+        problems.append(f"{vendor} devices cannot be listed: {type(error).__name__}: {error}")

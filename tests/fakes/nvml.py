@@ -97,6 +97,9 @@ class Nvml(types.ModuleType):
             self.fail("NotFound")
         return handle[0], number
 
+    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle: tuple[int, int]) -> tuple[int, None]:  # noqa: N802, D102 - the library's name
+        return handle[0], None
+
     def nvmlSystemGetDriverVersion(self) -> str:  # noqa: N802, D102 - the library's name
         return "580.95.05"
 

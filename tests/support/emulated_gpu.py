@@ -34,6 +34,7 @@ import torch
 
 from runner.extras.boards.fork_server import ForkServers
 from tasks.harness.local import Started
+from tasks.harness.shared.cuda_driver import DriverError
 
 SWITCH_NS = 144_000
 COPY_NS_A_BYTE = 2 / 3000
@@ -325,6 +326,8 @@ class Driver:
 
     def export(self, address: int) -> tuple[bytes, int]:
         """The file's name, as a handle."""
+        if os.environ.get("EMULATED_GPU_PRIVATE"):
+            raise DriverError("cuIpcGetMemHandle failed with CUresult 801")
         name, offset = MEMORY.name_of(address)
         return name.encode().ljust(64, b"\0"), offset
 

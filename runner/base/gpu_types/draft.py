@@ -33,6 +33,7 @@ def draft(name: str, device: Device, *, architecture: str | None, memory_bytes: 
         "memory_gib": 32.0,
         "pids": 2048,
         "scratch_mib": 4096,
+        "sample_every_s": 0.1,
     }
     if architecture and device.vendor == Vendor.NVIDIA:
         major, _, minor = architecture.partition(".")

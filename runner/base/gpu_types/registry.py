@@ -216,11 +216,6 @@ def _refuse_clocks(entry: GpuType, path: Path, *, named: bool) -> None:
                 f"{where} with vendor {vendor!r}, expected no memory clock: AMD SMI bounds the clock of the compute "
                 "units alone; use sm_mhz"
             )
-        if entry.vendor is Vendor.NVIDIA and entry.partition is not None:
-            raise ConfigError(
-                f"{where} with partition {entry.partition!r}, expected no clock: the driver tells none of an "
-                "instance, so nothing would look whether it keeps to it"
-            )
         if entry.sample_every_s is None:
             raise ConfigError(
                 f"{where} without sample_every_s, expected both: nothing would look whether the devices keep to it; "

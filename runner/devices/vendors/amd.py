@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
@@ -80,10 +81,13 @@ class AmdSmi:
 
     def devices(self, problem: Callable[[str], None]) -> Iterator[Device]:
         """Every device, or its partitions if it is divided. `problem` gets a sentence for each one left out."""
-        for index, handle in enumerate(self._smi.amdsmi_get_processor_handles()):
+        handles = self._smi.amdsmi_get_processor_handles()
+        # The first partition of a device alone knows the mode (ROCm/rocm-systems, pull request 8491).
+        modes = {self._place(handle): mode for handle in reversed(handles) if (mode := self._mode(handle)) is not None}
+        for index, handle in enumerate(handles):
             # Foreign code around a driver: a lost device must not hide the others, whatever it raises.
             try:
-                yield self._device(handle, index)
+                yield self._device(handle, index, modes.get(self._place(handle)))
             except Exception as error:  # noqa: BLE001 - see above
                 problem(f"amd device {index} cannot be used: {_message(error)}")
 
@@ -99,7 +103,7 @@ class AmdSmi:
             driver=_text(driver.get("driver_version")),
             toolkit=None if rocm is None else f"ROCm {rocm}",
             architecture=None if not _text(target) else "gfx" + str(target).removeprefix("gfx"),
-            memory_bytes=_mib(usage.get("vram_total")),
+            memory_bytes=_mib(usage.get("vram_total"), device),
             max_sm_clock_mhz=_number(self._clock(handle, "GFX").get("max_clk")),
             max_memory_clock_mhz=_number(self._clock(handle, "MEM").get("max_clk")),
             power_limit_w=_watts(self._answers("amdsmi_get_power_cap_info", handle).get("power_cap")),
@@ -116,7 +120,7 @@ class AmdSmi:
         pages = self._ask("amdsmi_get_gpu_bad_page_info", handle)
         ecc = self._answers("amdsmi_get_gpu_total_ecc_count", handle)
         return Reading(
-            used_bytes=_mib(usage["vram_used"]),
+            used_bytes=_mib(usage["vram_used"], device),
             processes=_holding(processes) if isinstance(processes, list) else None,
             uncorrected=_number(ecc.get("uncorrectable_count")),
             # The library returns a text in place of an empty list.
@@ -164,21 +168,39 @@ class AmdSmi:
         self._residencies[device.uuid] = now
         return tuple(sorted(name for name, count in now.items() if count > before.get(name, count)))
 
-    def _device(self, handle: object, index: int) -> Device:
+    def _address(self, handle: object) -> str:
+        return str(self._smi.amdsmi_get_gpu_device_bdf(handle)).lower()
+
+    def _uuid(self, handle: object) -> str:
+        """Partitions of a device share its UUID: further ones get the function by which the library numbers them."""
+        function = self._address(handle).rpartition(".")[2]
+        uuid = str(self._smi.amdsmi_get_gpu_device_uuid(handle))
+        return uuid if function == "0" else f"{uuid}.{function}"
+
+    def _place(self, handle: object) -> str:
+        """What the partitions of a device share of their addresses; empty: the device does not answer."""
+        return str(self._ask("amdsmi_get_gpu_device_bdf", handle) or "").lower().rpartition(".")[0]
+
+    def _mode(self, handle: object) -> str | None:
+        return _text(self._ask("amdsmi_get_gpu_compute_partition", handle))
+
+    def _device(self, handle: object, index: int, mode: str | None) -> Device:
         smi = self._smi
-        address = str(smi.amdsmi_get_gpu_device_bdf(handle)).lower()
+        partition = None if mode == _WHOLE else mode
+        here = self._address(handle)
+        # Further partitions are no functions of the bus.
+        address = here if partition is None else f"{self._place(handle)}.0"
         asic = smi.amdsmi_get_gpu_asic_info(handle)
-        compute = self._ask("amdsmi_get_gpu_compute_partition", handle)
         place = self._answers("amdsmi_get_gpu_enumeration_info", handle)
-        nodes = _nodes(address, _number(place.get("drm_render")))
+        nodes = _nodes(here, _number(place.get("drm_render")))
         return Device(
-            uuid=smi.amdsmi_get_gpu_device_uuid(handle),
+            uuid=self._uuid(handle),
             name=str(asic["market_name"]),
             vendor=Vendor.AMD.value,
             index=index,
             pci_address=address,
             pci_id=_pci_id(asic.get("device_id")),
-            partition=compute if _text(compute) and compute != _WHOLE else None,
+            partition=partition,
             numa_node=sysfs.numa_node(address),
             nodes=nodes,
             groups=sysfs.groups(nodes),
@@ -186,11 +208,14 @@ class AmdSmi:
 
     def _handle(self, device: Device) -> object:
         try:
-            for handle in self._smi.amdsmi_get_processor_handles():
-                if self._ask("amdsmi_get_gpu_device_uuid", handle) == device.uuid:
-                    return handle
+            handles = self._smi.amdsmi_get_processor_handles()
         except Exception as error:
             raise UnreachableError(_message(error)) from error
+        for handle in handles:
+            # One that is lost is another device.
+            with suppress(Exception):
+                if self._uuid(handle) == device.uuid:
+                    return handle
         raise UnreachableError(f"no device with UUID {device.uuid} is listed any more")
 
     def _ask(self, function: str, *arguments: object) -> Any:  # noqa: ANN401 - the bindings have no types
@@ -241,8 +266,9 @@ def _total(value: object) -> int | None:
     return sum(numbers) if numbers else None
 
 
-def _mib(value: object) -> int | None:
-    number = _number(value)
+def _mib(value: object, device: Device) -> int | None:
+    """Bytes of a device's memory. The library counts those of the whole device for each partition."""
+    number = _number(value) if device.partition is None else None
     return None if number is None else number << 20
 
 

@@ -94,8 +94,9 @@ class Nvml:
     def details(self, device: Device) -> Details:
         """The settings of a device."""
         nvml, handle = self._nvml, self._handle(device)
-        capability = self._ask("nvmlDeviceGetCudaComputeCapability", handle)
         memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        handle = self._whole(device, handle)
+        capability = self._ask("nvmlDeviceGetCudaComputeCapability", handle)
         cuda = self._ask("nvmlSystemGetCudaDriverVersion_v2")
         limit_mw = self._ask("nvmlDeviceGetEnforcedPowerLimit", handle)
         return Details(
@@ -124,6 +125,7 @@ class Nvml:
         processes = self._ask("nvmlDeviceGetComputeRunningProcesses", handle)
         # Clients of NVIDIA's multi-process service stand in a list of their own.
         served = self._ask("nvmlDeviceGetMPSComputeRunningProcesses", handle) or ()
+        handle = self._whole(device, handle)
         mode = self._ask("nvmlDeviceGetComputeMode", handle)
         rows = self._ask("nvmlDeviceGetRemappedRows", handle)
         retired = self._ask("nvmlDeviceGetRetiredPagesPendingStatus", handle) if rows is None else rows[2]
@@ -147,7 +149,7 @@ class Nvml:
 
     def sample(self, device: Device) -> Reading:
         """Only clocks, temperature, power and throttle reasons: reading these does not disturb a timed run."""
-        return Reading(**self._state(self._handle(device)))
+        return Reading(**self._state(self._whole(device, self._handle(device))))
 
     def _state(self, handle: object) -> dict[str, Any]:
         nvml = self._nvml
@@ -218,6 +220,10 @@ class Nvml:
         except Exception as error:
             raise UnreachableError(_message(error)) from error
 
+    def _whole(self, device: Device, handle: object) -> object:
+        """The device that an instance is a part of: it alone has clocks, power, errors and events."""
+        return handle if device.partition is None else self._ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
+
     def _ask(self, function: str, *arguments: object) -> Any:  # noqa: ANN401 - the bindings have no types
         """One answer; None: it is not supported, this version lacks the function, or only this call fails."""
         if None in arguments:
@@ -240,8 +246,7 @@ class Nvml:
     def _xids(self, device: Device, handle: object) -> tuple[int, ...]:
         """The critical errors since the last call. The first call only subscribes to them."""
         kind = _constant(self._nvml, "nvmlEventTypeXidCriticalError")
-        # Instances of a device have no events of their own.
-        if kind is None or device.partition is not None:
+        if kind is None:
             return ()
         if device.uuid not in self._events:
             events = self._ask("nvmlEventSetCreate")

@@ -96,7 +96,7 @@ def device_failure(device: str) -> DeviceFailed | None:
     return None
 
 
-#: What other processes held before any candidate ran: contexts of workers that wait for their turns.
+#: What other processes held before any submission was loaded: contexts, and what no job of ours is.
 _expected_bytes = 0
 
 

@@ -199,8 +199,12 @@ class DeviceCalls:
         # The driver cannot take what torch keeps for later.
         torch.cuda.empty_cache()
         arena = self._driver.allocate(nbytes)
-        self._retired, self._arena = self._arena, arena
-        self._handle, _ = self._driver.export(arena.start)
+        try:
+            handle, _ = self._driver.export(arena.start)
+        except DriverError:
+            self._driver.free(arena.start)
+            raise
+        self._retired, self._arena, self._handle = self._arena, arena, handle
 
     def open_output(self, parts: Sequence[Part]) -> Output:
         """Map the memory of an output.

@@ -13,7 +13,15 @@ from tasks.harness.emulate import asked
 from tasks.harness.shared.device_memory import release_memory
 from tasks.harness.shared.profilers import FILES
 
-from .accelerator import OUT_OF_MEMORY, DeviceFailed, DeviceFull, device_failure, held_by_others, require_device
+from .accelerator import (
+    OUT_OF_MEMORY,
+    DeviceFailed,
+    DeviceFull,
+    device_failure,
+    expect_others,
+    held_by_others,
+    require_device,
+)
 from .author_code import begin_at
 from .benchmark import TOTAL_NS, Benchmark
 from .cases import Case, CaseError, parse_cases
@@ -125,6 +133,8 @@ class Judge:
                 # A worker that cannot use its device is not the fault of a submission, which is not loaded yet. This
                 # comes last: the worker tries in a fork whether streams can wait, and no use of a device survives one.
                 self._workers.probe(deadline_ns=time.monotonic_ns() + START_TIMEOUT_NS)
+                if self._request.ranks is None:
+                    expect_others()
         except TaskFault as fault:
             first.fail(None, "invalid", str(fault))
             self._emit(first)

@@ -38,7 +38,7 @@ from tasks.harness.shared.process_groups import become_rank, close_listeners, jo
 from tasks.harness.shared.values import Packed, Placed, Snapshot, signature, tree_signature
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed, encode
 
-from .accelerator import OUT_OF_MEMORY, DeviceFull, held_by_others, require_device
+from .accelerator import OUT_OF_MEMORY, DeviceFull, expect_others, held_by_others, require_device
 from .author_code import open_page
 from .cases import Value
 from .faults import Fault
@@ -110,6 +110,8 @@ class RankChecker:
         # Start torch's threads now: later the submission may have used up the container's processes.
         torch.ones(1 << 20).add_(1)
         require_device(message["device"])
+        if message["device"] != "cpu":
+            expect_others()
         join_group(Path(message["meeting"]), **place)
         self._problem = Problem.load(Path(message["directory"]))
         # The workers share the loopback device: no process may join the group later.

@@ -130,6 +130,10 @@ class SingleRank:
             why_not = _known_kernel_failed(fault)
             self._client.give_up_device()
             return why_not
+        except torch.OutOfMemoryError as error:
+            # Also of a driver that shares no memory: what is missing otherwise, calls by message miss, too.
+            self._client.give_up_device()
+            return str(error)
         if not keeps:
             self._client.give_up_device()
             return "kernels of two processes run at once on this device (is a multi-process service at work?)"

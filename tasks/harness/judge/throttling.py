@@ -120,7 +120,7 @@ class ThrottleFilter(Generic[S]):
             raise DeviceUnsteady(
                 f"the device is too unsteady to time on: {self._count} of {calls} calls were made while its clocks "
                 f"were held down or off what its GPU type demands ({', '.join(sorted(self._aside))}); see that it is "
-                "cooled and supplied well, and what `kernel-runner gpu clocks` says"
+                "cooled and supplied well, and that its clocks are locked if its GPU type demands some"
             )
         return list(self._checked)
 

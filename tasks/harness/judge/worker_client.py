@@ -33,6 +33,7 @@ from tasks.harness.shared.wire import (
     encode,
 )
 
+from .accelerator import raise_for_device
 from .activity import Activity
 from .device_calls import DeviceCalls, Measured, Output, Part
 from .faults import Fault, died, expect, flooded, tampered, too_late
@@ -429,6 +430,7 @@ class WorkerClient:
             calls.close_output(output)
             marked = calls.marked(output)
         except (DriverError, RuntimeError) as error:
+            raise_for_device(error)
             raise Fault("rejected", f"the output's device memory cannot be read: {error}", gone=True) from error
         # What came after the end number ended nothing, nor did it where the output is unlike the first one: then the
         # judge's host says when it had all.
@@ -467,6 +469,7 @@ class WorkerClient:
         try:
             return calls.open_output(parts)
         except (DriverError, ValueError) as error:
+            raise_for_device(error)
             raise tampered(f"an output that is not where the worker says that it is: {error}") from error
 
     def _wait_finished(self, calls: DeviceCalls, deadline_ns: int, *, enqueued: bool) -> dict[str, Any] | None:

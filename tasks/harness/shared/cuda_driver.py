@@ -180,14 +180,15 @@ def try_out(opener: Callable[[], Driver] = Driver.open) -> str | None:
     os.close(write)
     try:
         heard, _, _ = select.select([read], [], [], _TRIED_S)
-        message = os.read(read, 2000).decode(errors="replace").strip("\n") if heard else f"no answer in {_TRIED_S:g} s"
+        answer = os.read(read, 2000) if heard else f"no answer in {_TRIED_S:g} s".encode()
     finally:
         os.close(read)
         # A process whose stream is blocked for ever would not end by itself.
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    return message or None
+    # It ends without an answer if the driver ends it.
+    return answer.decode(errors="replace").strip("\n") or None if answer else "the process that tried it was ended"
 
 
 def _try(driver: Driver) -> str | None:

@@ -280,6 +280,16 @@ def test_a_device_that_processes_share_marks_no_calls(monkeypatch: pytest.Monkey
     assert "device" not in judged.details["calibration"]
 
 
+def test_a_device_whose_memory_cannot_be_shared_marks_no_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in confidential computing, or a virtual machine's part of a device. Its calls go by message."""
+    monkeypatch.setenv("EMULATED_GPU_PRIVATE", "1")
+    judged = benchmark(HONEST).judged
+    assert judged is not None
+    assert judged.verdict == "accepted", judged.message
+    assert "cuIpcGetMemHandle failed with CUresult 801" in str(judged.details["gate"])
+    assert "device" not in judged.details["calibration"]
+
+
 def test_what_an_earlier_worker_has_found_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it was, the gate is as open as the judge's own measurements find it."""
     monkeypatch.setenv("EMULATED_GPU_DEAF", "1")

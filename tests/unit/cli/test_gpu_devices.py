@@ -26,6 +26,7 @@ vendor = "nvidia"
 memory_gib = 32.0
 pids = 2048
 scratch_mib = 4096
+sample_every_s = 0.1
 nvcc_arch = "120a"
 
 [device]
@@ -70,7 +71,8 @@ def test_a_type_is_written_for_a_device(host: GpuHost) -> None:
         (["--write", "X"], "found one of --write and --device, expected both or neither"),
         (["--device", "1"], "found one of --write and --device, expected both or neither"),
         (["--write", "X", "--device", "7"], "no device '7' on this host, found: 0 = GPU-0f00a1b2"),
-        (["--write", "a/b", "--device", "1"], "--write: found 'a/b', expected letters"),
+        (["--write", "a/b", "--device", "1"], "--write: found 'a/b', expected a letter or digit, then"),
+        (["--write", ".X", "--device", "1"], "--write: found '.X', expected a letter or digit, then"),
         (["--write", "X", "--device", "0"], "'NVIDIA H100 80GB HBM3' is H100 already"),
         (["--write", "MI300X", "--device", "1"], "--write: MI300X is GPU type MI300 of "),
         (["--write", "h100", "--device", "1"], "h100"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runner.base.device_facts import Reading
+from runner.base.device_facts import Reading, UnreachableError
 from runner.base.gpu_types import ClockPolicy, GpuType, Vendor
 from runner.base.model import Device, Slot
 from runner.devices import processes
@@ -100,7 +100,13 @@ def test_a_lock_is_verified(
     assert clock_deviations(reading, GpuType(name="X", vendor=vendor, clocks=clocks)) == expected
 
 
-@pytest.mark.parametrize(("xid", "grave"), [(79, True), (48, True), (119, True), (13, False), (31, False), (63, False)])
+@pytest.mark.parametrize(
+    ("xid", "grave"),
+    [
+        *((xid, True) for xid in (48, 64, 74, 79, 95, 119)),
+        *((xid, False) for xid in (11, 13, 25, 31, 63, 80, 106, 107, 137)),
+    ],
+)
 def test_a_program_that_crashes_is_no_fault_of_the_device(xid: int, *, grave: bool) -> None:
     """Xids of a program's own making neither keep the slot out nor void a result."""
     assert (judge(IDLE, replace(HISTORY, xids=(xid,)), ClockPolicy()).fit) != grave
@@ -267,12 +273,35 @@ def test_what_a_run_leaves_behind_keeps_the_slot_out_until_it_is_gone(
     rig.wait(lambda: not rig.quarantine.reasons())
 
 
+@pytest.mark.parametrize("idle_mib", [0, 1, 600])
+def test_memory_that_no_process_holds_keeps_the_slot_out(rig: Rig, idle_mib: int) -> None:
+    """However little was in use before: an idle T4 reports none."""
+    whole = rig.answers[0]
+    for mib, fit in ((idle_mib, True), (idle_mib + 2000, False)):
+        rig.answers[0] = {**whole, "nvmlDeviceGetMemoryInfo": {"total": 15 << 30, "used": mib << 20, "free": 0}}
+        assert rig.gate.inspect(rig.slots[0]).health.fit is fit
+
+
+def test_a_device_that_no_thread_could_ask_is_asked_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host may have no thread left for a moment."""
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", _fail_to_start)
+        with pytest.raises(UnreachableError, match="nothing could ask it: can't start new thread"):
+            rig.gate._watch(rig.slots[0].devices[0]).calls.ask(lambda library, device: library.read(device))
+    assert rig.gate.inspect(rig.slots[0]).health.fit
+
+
+def _fail_to_start(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 def test_the_metadata_of_a_run_has_settings_and_states(rig: Rig) -> None:
-    """Before, after and, where the type asks for it, between."""
+    """Before, after and, where the type asks for it, between. An operator may change settings at any time."""
     slot = rig.slots[0]
     before = rig.gate.inspect(slot)
     sampled = threading.Event()
-    rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetClockInfo": {"1": 1980, "2": 6251}}
+    changed = {"nvmlDeviceGetClockInfo": {"1": 1980, "2": 6251}, "nvmlDeviceGetEnforcedPowerLimit": 400_000}
+    rig.answers[0] = {**rig.answers[0], **changed}
     real = rig.fake.nvmlDeviceGetHandleByUUID
 
     def seen(uuid: str) -> object:
@@ -283,7 +312,7 @@ def test_the_metadata_of_a_run_has_settings_and_states(rig: Rig) -> None:
     with rig.gate.sampling(slot, 0.05) as sampler:
         assert sampled.wait(PATIENCE_S)
     (one,) = rig.gate.metadata(slot, before, rig.gate.inspect(slot), sampler)
-    assert (one["driver"], one["power_limit_w"], one["ecc"]) == ("580.95.05", 700.0, True)
+    assert (one["driver"], one["power_limit_w"], one["ecc"]) == ("580.95.05", 400.0, True)
     assert (one["before"]["sm_clock_mhz"], one["after"]["sm_clock_mhz"]) == (345, 1980)
     assert one["during"]["samples"] >= 1
     assert one["during"]["sm_clock_mhz"] == {"min": 1980, "mean": 1980.0, "max": 1980}

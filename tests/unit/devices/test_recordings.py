@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,10 @@ import pynvml
 import pytest
 
 from runner.base.config import Config
+from runner.base.device_facts import UnreachableError
 from runner.base.gpu_types import Registry, Vendor
 from runner.devices import Details, Listing, detect_slots, list_devices, look_at_devices, sysfs
+from runner.devices import listing as listing_module
 from runner.devices.slots import types_of
 from runner.devices.vendors.amd import AmdSmi
 from runner.devices.vendors.nvidia import Nvml
@@ -23,6 +26,7 @@ from tests.fakes import amd as fake_amd
 from tests.fakes import nvml as fake_nvml
 from tests.fakes import recordings
 from tests.fakes.recordings import AMD, NVIDIA, divided, lost
+from tests.support.waiting import PATIENCE_S
 
 REGISTRY = Registry.load()
 ALL = {**NVIDIA, **AMD}
@@ -122,26 +126,76 @@ def test_a_divided_device_is_its_instances_and_no_whole_one(machine: Machine, tm
     assert "is in MIG mode and has no instances; make some" in listing.problems[0]
 
 
+def test_an_instance_has_the_clocks_errors_and_events_of_its_device(machine: Machine) -> None:
+    """NVML tells none of them of an instance; memory and processes are its own."""
+    whole = divided(NVIDIA["H100 SXM"][1], "1g.10gb")
+    machine(whole)
+    (device,) = list_devices().devices
+    library = Nvml.open()
+    assert library is not None
+    assert (library.details(device).power_limit_w, library.details(device).memory_bytes) == (700.0, 10 << 30)
+    assert library.read(device).xids == ()
+    whole |= {
+        "nvmlDeviceGetCurrentClocksEventReasons": 0x40,
+        "nvmlDeviceGetTotalEccErrors": 2,
+        "nvmlDeviceGetRemappedRows": [0, 1, 1, 1],
+        "nvmlDeviceGetFieldValues": {"230": 1},
+        "xids": [79],
+    }
+    reading = library.read(device)
+    assert (reading.used_bytes, reading.throttle, reading.xids) == (15 << 20, ("hw_thermal_slowdown",), (79,))
+    assert (reading.uncorrected, reading.remap_pending, reading.remap_failed) == (2, True, True)
+    assert (reading.recovery, reading.compute_mode) == ("reset the device", "default")
+    assert (library.sample(device).throttle, library.sample(device).sm_clock_mhz) == (("hw_thermal_slowdown",), 345)
+    library.close()
+
+
 def test_partitions_of_an_amd_device_are_no_whole_ones(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An MI300X in CPX mode is eight devices of that name; a type may name the mode."""
+    """An MI300X in CPX mode is eight devices of that name; a type may name the mode.
+
+    They share the UUID, their functions are none of the bus, only the first one knows the mode, and each counts the
+    memory of all.
+    """
+    shared = {"amdsmi_get_gpu_device_uuid": "abff74a1-0000-1000-80d1-3c23a9580558"}
     parts = [
         recordings.amd(
-            "AMD Instinct MI300X", 0x74A1, 24, "gfx942", number=number, amdsmi_get_gpu_compute_partition="CPX"
+            "AMD Instinct MI300X",
+            0x74A1,
+            192,
+            "gfx942",
+            number=number,
+            **shared,
+            amdsmi_get_gpu_device_bdf=f"0000:05:00.{number}",
+            amdsmi_get_gpu_compute_partition="N/A" if number else "CPX",
         )
         for number in range(8)
     ]
     machine(*parts)
+    local = tmp_path / "sys/bus/pci/devices/0000:05:00.0/local_cpulist"
+    local.parent.mkdir(parents=True)
+    local.write_text("0-7\n", encoding="ascii")
     devices = list_devices().devices
     assert [device.partition for device in devices] == ["CPX"] * 8
+    assert [device.nodes[-1].rpartition("/")[2] for device in devices] == [f"renderD{128 + n}" for n in range(8)]
     assert types_of(REGISTRY, devices[0]) == ()
     path = tmp_path / "MI300_CPX.toml"
     path.write_text("extends = 'MI300'\nname = 'MI300_CPX'\npartition = 'CPX'\n", encoding="utf-8")
     mine = Registry.load(files=[path])
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
-    found = detect_slots(mine, Config(cpu_slots=0))
-    assert [(slot.name, slot.gpu_type) for slot in found] == [(f"amd{number}", "MI300_CPX") for number in range(8)]
+    slots = detect_slots(mine, Config(cpu_slots=0))
+    assert [(slot.name, slot.gpu_type) for slot in slots] == [(f"amd{number}", "MI300_CPX") for number in range(8)]
+    assert [sysfs.cpus_near(device.pci_address) for device in devices] == [tuple(range(8))] * 8
+    parts[3]["*"] = {"error": "AMDSMI_STATUS_NO_DRV"}
+    library = AmdSmi.open()
+    assert library is not None
+    for device in devices[:3] + devices[4:]:
+        assert library.read(device).used_bytes is None
+        assert library.details(device).memory_bytes is None
+    with pytest.raises(UnreachableError, match="is listed any more"):
+        library.read(devices[3])
+    library.close()
 
 
 def test_instances_of_one_device_are_slots_of_their_own(
@@ -184,6 +238,24 @@ def test_vendors_do_not_disturb_each_other(machine: Machine, monkeypatch: pytest
         listing = list_devices()
         assert [device.vendor for device in listing.devices] == ["nvidia"]
         assert listing.problems == (f"amd devices cannot be listed: {type(error).__name__}: {error}",)
+
+
+def test_a_driver_that_hangs_hides_what_it_has_not_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device off the bus may hold every later call for ever: those before it and the other vendor's are there."""
+    nvml = machine(*(recordings.nvidia("NVIDIA L4", 0x27B8, 23, (8, 9), number=number) for number in range(3)))
+    release, real = threading.Event(), nvml.nvmlDeviceGetHandleByIndex
+
+    def hang(index: int) -> object:
+        if index == 2:
+            release.wait(PATIENCE_S)
+        return real(index)
+
+    monkeypatch.setattr(nvml, "nvmlDeviceGetHandleByIndex", hang, raising=False)
+    monkeypatch.setattr(listing_module, "LIMIT_S", 2.0)
+    found = list_devices()
+    release.set()
+    assert [device.index for device in found.devices] == [0, 1]
+    assert found.problems == ("nvidia devices cannot all be listed: the driver does not answer within 2 s",)
 
 
 def _raising(error: Exception) -> Callable[[], None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -23,8 +24,10 @@ from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.frames import Frames
 from tasks.harness.judge.problem import Problem, TaskFault
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.worker_client import WorkerClient
 from tasks.harness.judge.worker_output import Captured, Collector
 from tasks.harness.judge.workers import Workers
+from tasks.harness.shared.cuda_driver import DriverError
 
 GIB = 1 << 30
 REFERENCE = "def generate_input(size): return size\ndef check_implementation(data, output): return ''\n"
@@ -62,6 +65,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
     monkeypatch.setattr(torch.cuda, "empty_cache", made.empty_cache)
     monkeypatch.setattr(torch, "arange", made.arange)
     monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda _: None)
+    monkeypatch.setattr(accelerator, "_expected_bytes", 0)
     return made
 
 
@@ -124,11 +128,8 @@ def test_memory_that_a_submission_holds_is_not_the_tasks_fault(cuda: Cuda, error
         task(raising(error)).generate({}, rng_seed=1)
 
 
-def test_what_workers_hold_that_wait_for_their_turns_is_no_submissions(
-    cuda: Cuda, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_workers_hold_that_wait_for_their_turns_is_no_submissions(cuda: Cuda) -> None:
     """What comes to it is."""
-    monkeypatch.setattr(accelerator, "_expected_bytes", 0)
     cuda.others = 5 * GIB
     assert held_by_others() is not None
     expect_others()
@@ -275,6 +276,56 @@ def test_a_case_that_needs_more_memory_than_there_is_is_the_tasks_fault(cuda: Cu
     step = judged(_Workers(torch.OutOfMemoryError("CUDA out of memory")), tmp_path)
     assert step["judged"]["verdict"] == "invalid"
     assert "the judge needs more memory than the device has" in step["judged"]["message"]
+
+
+def test_what_others_held_before_a_submission_was_loaded_is_not_its_own(cuda: Cuda, tmp_path: Path) -> None:
+    """A display, a monitor, another service: what such a device has too little of, the task needs too much of."""
+    cuda.others = 30 * GIB
+    step = judged(_Workers(*[torch.OutOfMemoryError("CUDA out of memory")] * 9), tmp_path, device="cuda")
+    assert step["judged"]["verdict"] == "invalid"
+    workers = _Workers(*[torch.OutOfMemoryError("CUDA out of memory")] * 9)
+
+    def hoard() -> None:
+        cuda.others = 60 * GIB
+
+    workers.before_raising = hoard
+    cuda.others = 30 * GIB
+    step = judged(workers, tmp_path, device="cuda")
+    assert step["judged"]["verdict"] == "memory_limit"
+    assert "the submission keeps 30.0 of the device's 80.0 GiB" in step["judged"]["message"]
+
+
+def worker_client() -> WorkerClient:
+    """Its worker enqueues a call at once."""
+    client = object.__new__(WorkerClient)
+    answer = {"op": "enqueued", "parts": []}
+    vars(client).update(
+        _send=MagicMock(),
+        _enqueued=lambda _: answer,
+        _wait_finished=MagicMock(),
+        _calls=0,
+        _output_sizes=(),
+        waiting_cpu_ns=0,
+        waited_ns=0,
+        memory_bytes=GIB,
+    )
+    return client
+
+
+@pytest.mark.parametrize("broken", [None, 700, 999])
+@pytest.mark.parametrize("step", ["open_output", "close_output"])
+def test_an_output_that_cannot_be_read_since_the_device_is_lost_is_not_the_submissions_fault(
+    cuda: Cuda, step: str, broken: int | None
+) -> None:
+    """A device that works, or that an access to what the worker gave has broken for the judge, leaves it to blame."""
+    calls = MagicMock(arena_handle=b"")
+    getattr(calls, step).side_effect = DriverError(f"{step} failed")
+    packed = MagicMock(nbytes=0, **{"place.return_value": ((), 0), "message.return_value": {}})
+    if broken is not None:
+        cuda.broken = driver_error(broken)
+    with pytest.raises((Fault, DeviceFailed)) as raised:
+        worker_client()._call_on_device(calls, packed, deadline_ns=0)
+    assert isinstance(raised.value, DeviceFailed) is (broken == 999)
 
 
 def test_a_device_that_fails_during_a_case_is_an_internal_error(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import signal
 import threading
 import time
 from types import SimpleNamespace
@@ -143,6 +145,11 @@ def test_a_stream_that_does_not_wait_is_found_although_it_is_late(monkeypatch: p
     monkeypatch.setattr("tasks.harness.shared.cuda_driver._RUNS_ON_S", PATIENCE_S)
     monkeypatch.setattr("tasks.harness.shared.cuda_driver._TRIED_S", 2 * PATIENCE_S)
     assert try_out(RunsOn) == "a stream does not wait"
+
+
+def test_a_driver_that_ends_the_process_that_tries_it_has_not_passed() -> None:
+    """Nothing was seen, so nothing is known of its streams."""
+    assert try_out(lambda: os.kill(os.getpid(), signal.SIGKILL)) == "the process that tried it was ended"  # type: ignore[arg-type,return-value]  # it never returns
 
 
 def _absent() -> Driver:

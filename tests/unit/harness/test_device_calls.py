@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tasks.harness.judge.device_calls import DeviceCalls
+from tasks.harness.shared.cuda_driver import DriverError
 
 _MIB = 1 << 20
 
@@ -53,3 +54,25 @@ def test_memory_for_inputs_is_kept_between_calls(monkeypatch: pytest.MonkeyPatch
     assert len(driver.live) == 2
     calls.free()
     assert driver.live == []
+
+
+def test_memory_for_inputs_that_cannot_be_shared_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the worker would read its old inputs at the next call of that size."""
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    driver = _Driver()
+    calls = DeviceCalls.__new__(DeviceCalls)
+    vars(calls).update(_driver=driver, _arena=range(0), _retired=range(0), _handle=b"")
+    calls.reserve(_MIB)
+    handle = calls.arena_handle
+    with monkeypatch.context() as patched:
+        patched.setattr(driver, "export", _refuse)
+        for _ in range(2):
+            with pytest.raises(DriverError):
+                calls.reserve(3 * _MIB)
+    assert (len(driver.live), calls.arena_handle) == (1, handle)
+    calls.reserve(3 * _MIB)
+    assert calls.arena_handle != handle
+
+
+def _refuse(_: int) -> tuple[bytes, int]:
+    raise DriverError("cuIpcGetMemHandle failed with CUresult 2")
