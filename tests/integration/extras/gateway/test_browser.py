@@ -242,6 +242,19 @@ def test_a_double_click_and_a_held_key_submit_once(gate: Gate, chromium: Any) ->
     context.close()
 
 
+@pytest.mark.parametrize("path", ["/view/1", "/send?board=identity&gpu=CPU", "/board/identity/live"])
+def test_pages_follow_again_after_a_refusal(gate: Gate, chromium: Any, path: str) -> None:  # noqa: ANN401 - a browser
+    """As of a proxy whose gateway starts again: a browser itself does not come back then."""
+    gate.submit()
+    context = chromium.new_context(extra_http_headers={"X-Popcorn-Cli-Id": "ada-token"})
+    page = context.new_page()
+    page.route("**/events*", lambda route: route.fulfill(status=502, body="Bad Gateway"), times=1)
+    page.goto(f"http://127.0.0.1:{gate.port}{path}")
+    with page.expect_response(lambda answer: "/events" in answer.url and answer.ok):
+        pass
+    context.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_wall_follows_the_queue(gate: Gate, chromium: Any, scheme: str) -> None:  # noqa: ANN401 - a browser
     """A record is shown, marked and said as it comes, without motion for who wants none; the time left counts down."""
