@@ -399,6 +399,33 @@ def test_a_list_of_submissions_shows_verdicts(gate: Gate, ada: Browser) -> None:
         assert re.findall(r'href="/view/(\d+)"', checked(ada.get(f"/mine?{choice}"))) == ids
 
 
+def test_a_list_of_submissions_has_the_time_on_each_gpu_type(
+    gate: Gate, ada: Browser, finish: Callable[..., None]
+) -> None:
+    """Whatever else ran there."""
+    gpus = ["A", "B", "C", "D"]
+    gate.bench.board("several", *gpus)
+    gate.bench.submit(leaderboard="several", user_id="ada", mode="leaderboard", gpu_types=gpus)
+    finish(*gpus)
+    assert re.findall(r"(\w) 2\.50 µs", checked(ada.get("/mine"))) == gpus
+
+
+def test_many_cases_that_fail_hide_neither_the_first_nor_the_output(gate: Gate, ada: Browser) -> None:
+    """The first three are shown with their messages, though their lines have no room any more."""
+    gate.submit()
+    cases = {"test-count": "90"}
+    for index in range(90):
+        cases |= {f"test.{index}.spec": "n: 1; " * 20, f"test.{index}.status": "pass" if index < 60 else "fail"}
+        cases |= {} if index < 60 else {f"test.{index}.error": f"of case {index + 1}" + "x" * 1500}
+    meta = {"stdout": "", "stderr": "the end of stderr", "exit_code": 112}
+    failed = run_record("test", passed=False, result=cases, meta=meta)
+    gate.bench.store.complete(gate.bench.claim(), result(Verdict.WRONG_ANSWER, failed))
+    page = checked(ada.get("/view/1"))
+    assert "Wrong answer in test 61 of 90" in page
+    assert re.findall(r"<h3>Test (\d+):", page) == re.findall(r"of case (\d+)x", page) == ["61", "62", "63"]
+    assert "the end of stderr</pre>" in page
+
+
 def test_a_submission_is_its_owners_and_the_operators(gate: Gate, ada: Browser, browser: Browser) -> None:
     """And can be cancelled."""
     gate.submit()
