@@ -242,6 +242,20 @@ def test_a_double_click_and_a_held_key_submit_once(gate: Gate, chromium: Any) ->
     context.close()
 
 
+def test_a_record_that_comes_back_is_not_new(gate: Gate, chromium: Any) -> None:  # noqa: ANN401 - a browser
+    """As when the author of the last one is banned."""
+    fill(gate)
+    page = chromium.new_page()
+    page.goto(f"http://127.0.0.1:{gate.port}/live")
+    page.locator("[data-key='record 6']").wait_for()
+    gate.sql("UPDATE leaderboard.user_info SET is_banned = true WHERE id = 'bob'")
+    gate.sql("NOTIFY runner_events, '{\"submissions\": [6]}'")
+    page.locator("[data-key='record 5']").wait_for()
+    assert page.locator("#news").inner_text() == ""
+    assert page.locator("li.new").count() == 0
+    page.close()
+
+
 @pytest.mark.parametrize("path", ["/view/1", "/send?board=identity&gpu=CPU", "/board/identity/live"])
 def test_pages_follow_again_after_a_refusal(gate: Gate, chromium: Any, path: str) -> None:  # noqa: ANN401 - a browser
     """As of a proxy whose gateway starts again: a browser itself does not come back then."""
