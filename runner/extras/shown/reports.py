@@ -34,7 +34,7 @@ def progress(status: Row) -> str:
     if status["state"] == "queued" and status["position"]:
         text += f", place {status['position']}"
     if status["no_host_since"]:
-        text += ", no host of this GPU type is up"
+        text += ", no host serves this GPU type now"
     if status["paused"]:
         text += f", paused: {status['paused']}"
     return text

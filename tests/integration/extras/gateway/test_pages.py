@@ -507,6 +507,22 @@ def test_the_operators_page(gate: Gate, ada: Browser, finish: Finish) -> None:
     checked(operator.get("/mine"))
 
 
+def test_slots_that_are_not_used_do_not_count(gate: Gate) -> None:
+    """Whose last container does not go: for users they are not there, and operators read why."""
+    away = {"gpu_type": "CPU", "name": "cpu1", "quarantined": "it goes on computing"}
+    gate.bench.register("host-a", "CPU", slots=[{"gpu_type": "CPU", "name": "cpu0"}, away])
+    assert gate.ask("GET", "/runner_queue/CPU").json["available_runners"] == 1
+    gate.bench.register("host-a", "CPU", slots=[away])
+    # In another case: the first answer is kept for a second.
+    queue = gate.ask("GET", "/runner_queue/cpu").json
+    assert (queue["available_runners"], queue["error"]) == (0, "no host serves this GPU type now")
+    operator = Browser(gate)
+    operator.login(ADMIN)
+    (host,) = operator.get("/hosts?format=json").json["hosts"]
+    assert (host["types"], host["away"]) == ({}, ["cpu1 not used: it goes on computing"])
+    assert "up</strong>; cpu1 not used: it goes on computing</td>" in checked(operator.get("/hosts"))
+
+
 def test_operators_see_open_batches(gate: Gate, db: Db) -> None:
     """How far each is, until all its items have results."""
     db.execute("INSERT INTO runner.gpu_type (name, vendor, aliases) VALUES ('CPU', 'none', '{}')")
