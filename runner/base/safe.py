@@ -11,10 +11,10 @@ import re
 import unicodedata
 from typing import Final
 
-#: Selectors of variants: symbols need them, after ASCII or another one they only hide.
-_SELECTORS: Final = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 #: What may have to be escaped.
-_RARE: Final = re.compile(rf"(?P<hidden>(?<![^\x00-\x7f{_SELECTORS}])[{_SELECTORS}])|[^\n\t -~]")
+_RARE: Final = re.compile(r"[^\n\t -~]")
+#: A selector of variants: symbols need them, after ASCII or another one they only hide.
+_SELECTOR: Final = re.compile("[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 #: Those that some scripts and symbols need.
 _JOINERS: Final = "\u200c\u200d"
 #: Control characters, surrogates, format characters (among them the bidirectional overrides), and ends of lines.
@@ -48,7 +48,12 @@ def tail(text: str, *, lines: int) -> tuple[str, int]:
 
 def _escaped(match: re.Match[str]) -> str:
     character = match[0]
-    if match.lastgroup is None and character not in _UNSEEN and unicodedata.category(character) not in _UNSAFE:
+    if _SELECTOR.match(character):
+        before = match.string[match.start() - 1 : match.start()]
+        shown = not (before.isascii() or _SELECTOR.match(before))
+    else:
+        shown = character not in _UNSEEN and unicodedata.category(character) not in _UNSAFE
+    if shown:
         return character
     number = ord(character)
     if number < 0x100:
