@@ -13,14 +13,18 @@ from typing import Final
 
 #: What may have to be escaped.
 _RARE: Final = re.compile(r"[^\n\t -~]")
+#: A selector of variants: symbols need them, after ASCII or another one they only hide.
+_SELECTOR: Final = re.compile("[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 #: Those that some scripts and symbols need.
 _JOINERS: Final = "\u200c\u200d"
-#: Control characters, surrogates, and format characters (among them the bidirectional overrides).
-_UNSAFE = frozenset({"Cc", "Cf", "Cs"})
+#: Control characters, surrogates, format characters (among them the bidirectional overrides), and ends of lines.
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+#: Letters and marks that are not seen; names in a source may have them.
+_UNSEEN: Final = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
 
 
 def printable(text: str) -> str:
-    r"""The text with every control and format character but newline and tab shown as an escape, e.g. `\x1b`."""
+    r"""The text with escapes, e.g. `\x1b`, for what controls, formats or is not seen, but newline and tab."""
     # A carriage return before a newline is a line end, not an attempt to overwrite the line.
     return _RARE.sub(_escaped, text.replace("\r\n", "\n"))
 
@@ -44,7 +48,12 @@ def tail(text: str, *, lines: int) -> tuple[str, int]:
 
 def _escaped(match: re.Match[str]) -> str:
     character = match[0]
-    if unicodedata.category(character) not in _UNSAFE:
+    if _SELECTOR.match(character):
+        before = match.string[match.start() - 1 : match.start()]
+        shown = not (before.isascii() or _SELECTOR.match(before))
+    else:
+        shown = character not in _UNSEEN and unicodedata.category(character) not in _UNSAFE
+    if shown:
         return character
     number = ord(character)
     if number < 0x100:

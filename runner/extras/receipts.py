@@ -14,6 +14,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import AwareDatetime, TypeAdapter, ValidationError
+
 from runner.base.dates import DateError, read_date
 from runner.base.errors import DataError, ReceiptError
 from runner.base.model import Receipt
@@ -60,11 +62,11 @@ class HostKey:
 
     host: str
     key: str
-    registered_at: datetime
+    registered_at: AwareDatetime
     #: When the host registered another.
-    replaced_at: datetime | None = None
+    replaced_at: AwareDatetime | None = None
     #: Receipts from then on are not to be believed.
-    revoked_from: datetime | None = None
+    revoked_from: AwareDatetime | None = None
     revoked_reason: str | None = None
 
 
@@ -92,8 +94,6 @@ def read_keys(text: bytes | str) -> Sequence[HostKey]:
     Raises:
         DataError: it is another text.
     """
-    from pydantic import TypeAdapter, ValidationError
-
     try:
         return TypeAdapter(tuple[HostKey, ...]).validate_json(text)
     except ValidationError as error:
@@ -216,8 +216,8 @@ def _require_key(statement: Mapping[str, Any], key: str, keys: Sequence[HostKey]
     except DateError:
         raise ReceiptError("its statement has no time of day with a time zone in evaluated_at") from None
     # The time of a secret run is rounded up to a second.
-    earliest = at - timedelta(seconds=1) if statement["run"] == "secret" else at
-    if at < listed.registered_at or (listed.replaced_at is not None and earliest > listed.replaced_at):
+    rounded = timedelta(seconds=1 if statement["run"] == "secret" else 0)
+    if at < listed.registered_at or (listed.replaced_at is not None and at - listed.replaced_at > rounded):
         raise ReceiptError(
             f"host {host!r} used the key from {listed.registered_at} to {listed.replaced_at or 'now'}, and the receipt "
             f"is of {at}"

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from runner.base.errors import ConfigError, ReceiptError
+from runner.base.errors import ConfigError, DataError, ReceiptError
 from runner.base.model import JobResult, Mode, Receipt, RunRecord, Verdict
 from runner.base.receipts import Signer, canonical
 from runner.daemon.receipts import signer, with_receipt
-from runner.extras.receipts import HostKey, check, read
+from runner.extras.receipts import HostKey, check, read, read_keys
+from runner.extras.receipts import listed as listed_keys
 from runner.extras.receipts import text_of as text_of_parts
 from tests.unit.samples import job
 
@@ -218,9 +219,21 @@ def test_a_key_counts_in_its_time() -> None:
     ended_at = job().started_at + timedelta(seconds=2, microseconds=1)
     assert datetime.fromisoformat(json.loads(rounded.statement)["evaluated_at"]) > ended_at
     check(rounded, [replace(KEYS[0], replaced_at=ended_at)])
+    early = OURS.sign(canonical({**json.loads(rounded.statement), "evaluated_at": "0001-01-01T00:00:00+00:00"}))
+    with pytest.raises(ReceiptError, match="used the key from"):
+        check(early, KEYS)
     for changes in refused:
         with pytest.raises(ReceiptError, match="used the key from" if "revoked_from" not in changes else "stolen"):
             check(receipt(), [replace(KEYS[0], **changes)])
+
+
+@pytest.mark.parametrize("name", ["registered_at", "replaced_at", "revoked_from"])
+def test_a_time_of_a_key_has_a_zone(name: str) -> None:
+    """A list that somebody wrote by hand may lack it."""
+    (listed, *_) = json.loads(json.dumps(listed_keys(KEYS)))
+    assert read_keys(json.dumps([listed])) == KEYS[:1]
+    with pytest.raises(DataError, match="no list of keys"):
+        read_keys(json.dumps([{**listed, name: "2026-01-01T00:00:00"}]))
 
 
 def test_the_private_key_is_a_file_of_the_daemons_user_alone(tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ from runner.base.safe import one_line, printable, tail
         ("bell\a back\b del\x7f", "bell\\x07 back\\x08 del\\x7f"),
         ("tag\U000e0001", "tag\\U000e0001"),
         ("half \ud800", "half \\ud800"),
+        ("line\u2028separator", "line\\u2028separator"),
+        ("x\u3164 = 1", "x\\u3164 = 1"),
+        ("\ufe00\U000e0100x\ufe0f\ufe0f", "\\ufe00\\U000e0100x\\ufe0f\\ufe0f"),
     ],
 )
 def test_control_and_format_characters_become_visible(hostile: str, shown: str) -> None:
@@ -28,7 +31,7 @@ def test_control_and_format_characters_become_visible(hostile: str, shown: str) 
 
 def test_ordinary_text_is_untouched() -> None:
     """Newlines, tabs and other scripts stay; Windows line ends become plain ones."""
-    text = "Größe\t3 µs\n日本 你好\n"
+    text = "Größe\t3 µs\n日本 你好 ❤\ufe0f\n"
     assert printable(text) == text
     assert printable("a\r\nb") == "a\nb"
 

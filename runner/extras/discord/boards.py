@@ -66,7 +66,10 @@ async def show(interaction: discord.Interaction[Client], leaderboard_name: str, 
         for name in gpus
     }
     most = max(3, _LINES // len(gpus))
-    whole = "\n\n".join(f"{name}\n{_ranking(places)}" for name, places in rankings.items())
+    whole = "\n\n".join(
+        f"{name}{f', the first {_PLACES}' if len(places) == _PLACES else ''}\n{_ranking(places)}"
+        for name, places in rankings.items()
+    )
     files = [file("ranking.txt", whole)] if any(len(places) > most for places in rankings.values()) else []
     shown = [
         f"{plain(board['name'])} on {plain(name)}:\n{code(_ranking(places[:most]))}" if places

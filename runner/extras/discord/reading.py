@@ -11,7 +11,7 @@ from runner.extras.discord.answers import answer, defer
 from runner.extras.discord.client import Client
 from runner.extras.discord.errors import Refusal
 from runner.extras.discord.groups import LEADERBOARD
-from runner.extras.discord.text import FILES, file, plain
+from runner.extras.discord.text import file, plain
 from runner.extras.shown import reports
 
 
@@ -27,14 +27,13 @@ async def get_submission(
     if submission is None or not (submission["user_id"] == str(interaction.user.id) or is_admin(interaction)):
         raise Refusal(f"You have no submission {submission_id}.")
     ended = await report.load(store, submission_id)
-    files: list[discord.File] = []
+    code = None if submission["code"] is None else bytes(submission["code"])
+    files = [] if code is None else [file(submission["file_name"], code)]
     if ended is None:
         text = f"Submission {submission_id} was made by another program and has no job here."
     elif not submission["done"]:
         what = reports.progress(ended.status)
         text = f"Submission {submission_id} to **{plain(submission['leaderboard_name'])}**: {plain(what)}."
     else:
-        text, files = report.full(ended)
-    if submission["code"] is not None:
-        files = [file(submission["file_name"], bytes(submission["code"])), *files][:FILES]
+        text, files = report.full(ended, code)
     await answer(interaction, text, files=files)

@@ -75,8 +75,8 @@ async def load(store: AsyncStore, submission_id: int) -> Ended | None:
     )
 
 
-def full(ended: Ended) -> tuple[str, list[discord.File]]:
-    """The report for the author: a message, and files where the report is longer or is a profile."""
+def full(ended: Ended, code: bytes | None = None) -> tuple[str, list[discord.File]]:
+    """The report for the author: a message, and files: the code if given, a report that is longer, profiles."""
     submission_id, status = ended.submission["id"], ended.status
     headline = reports.headline(ended.submission, status, ended.ranking_by)
     lines = [ended.headline]
@@ -88,7 +88,7 @@ def full(ended: Ended) -> tuple[str, list[discord.File]]:
         lines.append(f"It does not rank: {plain(status['unranked'])}.")
     text = "\n".join(lines)
     cases = "\n".join(reports.reports(ended.submission, status, plain=plain))
-    contents = {}
+    contents = {} if code is None else {ended.submission["file_name"]: code}
     if len(text) + len(cases) + _ROOM_CHARS <= MESSAGE_CHARS:
         text += f"\n{cases}"
     else:

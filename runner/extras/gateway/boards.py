@@ -187,7 +187,7 @@ async def queue_of(current: AppState, gpu: str) -> dict[str, Any]:
         "running_jobs": row["running"],
         "available_runners": row["slots"],
         "status": "available" if row["slots"] else "unavailable",
-        "error": None if row["slots"] else "no host of this GPU type is up",
+        "error": None if row["slots"] else "no host serves this GPU type now",
     }
     current.queues.put(gpu, answer)
     return answer

@@ -193,8 +193,9 @@ def progression(
     if light_s is not None and axis.low <= light_s <= axis.high:
         paths.append(("light", f"M{_LEFT} {down(light_s)}H{WIDTH - _RIGHT}"))
         labels.append(Label(x=WIDTH - _RIGHT, y=down(light_s) - 4, text="speed of light"))
-    start, end = units.score(best[0].seconds), units.score(best[-1].seconds)
-    words = f"{len(ordered)} scores over time. The best fell from {start} to {end} in {len(best)} steps."
+    start, end, falls = units.score(best[0].seconds), units.score(best[-1].seconds), len(best) - 1
+    words = f"{len(ordered)} scores over time. The best "
+    words += f"fell from {start} to {end} in {falls} step{'s' * (falls > 1)}." if falls else f"stayed at {end}."
     return Drawing(
         words=words + _light_words(light_s),
         labels=labels,

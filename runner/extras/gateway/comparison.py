@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from difflib import Match, SequenceMatcher
 from typing import Final
 
+from runner.extras.gateway.sizes import source_lines
+
 #: Bytes and lines of a source that is compared.
 MOST_BYTES: Final = 200_000
 MOST_LINES: Final = 5000
@@ -61,7 +63,7 @@ class _Matcher(SequenceMatcher[str]):
 
 def compare(old: str, new: str) -> Comparison | None:
     """The difference; None where a source has more lines than are compared."""
-    before, after = old.splitlines(), new.splitlines()
+    before, after = source_lines(old), source_lines(new)
     if max(len(before), len(after)) > MOST_LINES:
         return None
     lines: list[Line] = []

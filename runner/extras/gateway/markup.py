@@ -73,6 +73,7 @@ _NAMING: Final = ("def", "class", "struct", "union", "enum")
 #: Characters that are coloured, and lines that are shown.
 _CHARACTERS: Final = 24_000
 _LINES: Final = 1000
+_LINE: Final = re.compile(r".*\n|.+")
 #: A heading of a description stands below the page's own two levels.
 _HEADINGS_BELOW: Final = 2
 #: Texts whose HTML is kept: descriptions and templates change seldom.
@@ -154,7 +155,8 @@ class Source:
 @functools.lru_cache(_KEPT)
 def coloured(text: str, language: str, most_bytes: int) -> Source:
     """The beginning of a source: at most so many bytes of HTML, with classes for what style.css colours."""
-    source = "".join(text[:_CHARACTERS].splitlines(keepends=True)[:_LINES])
+    every = sizes.LINE_END.sub("\n", text)
+    source = "".join(_LINE.findall(every[:_CHARACTERS])[:_LINES])
     beginning = visible(source)
     pattern, words = (_PYTHON, _PYTHON_WORDS) if language in ("python", "py") else (_CPP, _CPP_WORDS)
     parts: list[str] = []
@@ -176,13 +178,13 @@ def coloured(text: str, language: str, most_bytes: int) -> Source:
         parts.append(part)
     rest = beginning[place:]
     last = sizes.cut(rest, max(most_bytes - used, 3))
-    whole = source == text and last.endswith("…") <= rest.endswith("…")
+    whole = source == every and last.endswith("…") <= rest.endswith("…")
     page = Markup("".join(parts)) + last  # noqa: S704 - escaped above
     page += "" if whole or last.endswith("…") else "…"
     return Source(
         shown=page,
         numbers="\n".join(map(str, range(1, len(page.splitlines()) + 1))),
-        lines=len(text.splitlines()),
+        lines=len(_LINE.findall(every)),
         whole=whole,
-        exact=whole and beginning == source.replace("\r\n", "\n"),
+        exact=whole and beginning == text.replace("\r\n", "\n"),
     )

@@ -125,5 +125,6 @@ def _host(row: Row) -> dict[str, Any]:
     else:
         state = "draining" if row["draining"] else "up"
     slots = [slot for slot in row["slots"] if isinstance(slot, dict)] if isinstance(row["slots"], list) else []
-    names = [str(slot.get("gpu_type", "?")) for slot in slots]
-    return {"state": state, "types": {name: names.count(name) for name in sorted(set(names))[:_TYPES]}}
+    names = [str(slot.get("gpu_type", "?")) for slot in slots if slot.get("quarantined") is None]
+    away = [f"{slot.get('name')} not used: {slot['quarantined']}" for slot in slots if slot.get("quarantined")]
+    return {"state": state, "types": {name: names.count(name) for name in sorted(set(names))[:_TYPES]}, "away": away}

@@ -78,22 +78,28 @@ FROM runner.submit_late(
 SELECT t.id FROM leaderboard.submission_job_status t WHERE t.submission_id = %(submission_id)s::integer
 
 -- name: gpu_queue
--- How busy a GPU type is, under the name that leaderboards use and its other names. Counting ends at ten thousand.
+-- How busy a GPU type is, under the name that leaderboards use and its other names, in any case. Counting ends at ten
+-- thousand.
+WITH asked AS MATERIALIZED (
+    SELECT coalesce(
+        (SELECT b.gpu_type FROM leaderboard.gpu_type b WHERE lower(b.gpu_type) = lower(%(gpu_type)s::text)
+         ORDER BY b.gpu_type = %(gpu_type)s::text DESC LIMIT 1),
+        (SELECT n FROM runner.gpu_type g CROSS JOIN unnest(g.name || g.aliases) AS n
+         WHERE lower(n) = lower(%(gpu_type)s::text) LIMIT 1)) AS name
+)
 SELECT
-    EXISTS (SELECT FROM runner.gpu_type g WHERE lower(%(gpu_type)s::text) = ANY (
-                SELECT lower(n) FROM unnest(g.name || g.aliases) AS n))
-        OR EXISTS (SELECT FROM leaderboard.gpu_type b WHERE lower(b.gpu_type) = lower(%(gpu_type)s::text)) AS known,
+    a.name IS NOT NULL AS known,
     (SELECT count(*) FROM (
-        SELECT FROM runner.job j WHERE j.state = 'queued' AND j.gpu_type = %(gpu_type)s::text
-            LIMIT 10000) AS q)::integer AS queued,
+        SELECT FROM runner.job j WHERE j.state = 'queued' AND j.gpu_type = a.name LIMIT 10000) AS q)::integer AS queued,
     (SELECT count(*) FROM (
-        SELECT FROM runner.job j WHERE j.lease_owner IS NOT NULL AND j.state = 'running'
-           AND j.gpu_type = %(gpu_type)s::text LIMIT 10000) AS q)::integer AS running,
+        SELECT FROM runner.job j WHERE j.lease_owner IS NOT NULL AND j.state = 'running' AND j.gpu_type = a.name
+        LIMIT 10000) AS q)::integer AS running,
     (SELECT count(*) FROM runner.host h
      CROSS JOIN LATERAL jsonb_array_elements(CASE jsonb_typeof(h.slots) WHEN 'array' THEN h.slots ELSE '[]' END) AS t
      LEFT JOIN runner.gpu_type g ON g.name = t ->> 'gpu_type'
      WHERE h.stopped_at IS NULL AND NOT h.draining AND h.last_seen > now() - interval '60 seconds'
-       AND (t ->> 'gpu_type' = %(gpu_type)s::text OR %(gpu_type)s::text = ANY (g.aliases)))::integer AS slots
+       AND t ->> 'quarantined' IS NULL AND (t ->> 'gpu_type' = a.name OR a.name = ANY (g.aliases)))::integer AS slots
+FROM asked a
 
 -- name: verdicts
 -- How far each of these submissions is.

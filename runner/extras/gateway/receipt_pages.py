@@ -91,7 +91,6 @@ async def _checked(current: AppState, text: str) -> Mapping[str, Any]:
         "summary": receipts.summary(statement),
         "wrong": wrong,
         "standing": standing,
-        "banned": row is not None and row["user_banned"],
         "fields": [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in statement.items()],
     }
 

@@ -20,6 +20,8 @@ _MORE: Final = "…"
 #: What an escaped character may lose at a cut, at its end and at its beginning.
 _CUT_END: Final = re.compile(r"&[#a-z0-9]{0,5}$")
 _CUT_START: Final = re.compile(r"^[#a-z0-9]{0,5};")
+#: What ends a line of a source for compilers; for Python's `splitlines` much else does.
+LINE_END: Final = re.compile(r"\r\n?|\n")
 
 T = TypeVar("T")
 
@@ -42,6 +44,12 @@ def cut_start(text: object, most: int) -> Markup:
         return Markup(escaped.decode())  # noqa: S704 - escaped above
     kept = escaped[len(escaped) - most + len(_MORE.encode()) :].decode("utf-8", "ignore")
     return Markup(_MORE + _CUT_START.sub("", kept))  # noqa: S704 - escaped above
+
+
+def source_lines(text: str) -> list[str]:
+    """The lines of a source, without their ends."""
+    lines = LINE_END.split(text)
+    return lines if lines[-1] else lines[:-1]
 
 
 class Budget:

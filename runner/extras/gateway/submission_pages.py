@@ -200,6 +200,7 @@ def _phases(status: Row | None) -> Sequence[tuple[str, float | None]]:
 def _run(row: Row, files: Sequence[Row], budget: sizes.Budget, outputs: sizes.Budget) -> dict[str, Any]:
     """What the page shows of a public run, as far as the budgets allow."""
     ran = cases(row["result"], most=reports.MOST_CASES)
+    failed = [case for case in ran if case.passed is False][:_FAILURES]
     shown = budget.lines(ran, _case_bytes)
     meta = reports.picked(row["meta"], reports.META) or {}
     compiled = reports.picked(row["compilation"], reports.COMPILATION) or {}
@@ -210,7 +211,7 @@ def _run(row: Row, files: Sequence[Row], budget: sizes.Budget, outputs: sizes.Bu
         "passed": row["passed"],
         "cases": list(zip(shown, charts.spans(ran), strict=False)),
         "has": {name for case in shown for name in _COLUMNS if getattr(case, name) not in (None, ())},
-        "failures": [_failure(case, outputs) for case in shown if case.passed is False][:_FAILURES],
+        "failures": [_failure(case, outputs) for case in failed],
         "hidden": len(ran) - len(shown),
         "roofline": figures.roofline(ran),
         "reports": [outputs.text(case.report, _REPORT) for case in shown if case.report],

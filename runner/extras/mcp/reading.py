@@ -342,7 +342,7 @@ def _compared(spec: str, ours: Json | None, theirs: Json | None) -> Case:
         arguments=arguments,
         this=_mean(ours),
         other=_mean(theirs),
-        times_other=round(ours["mean_ns"] / theirs["mean_ns"], 3) if theirs["mean_ns"] else None,
+        times_other=float(f"{ours['mean_ns'] / theirs['mean_ns']:.4g}") if theirs["mean_ns"] else None,
         this_is=_which(ours, theirs),
     )
 

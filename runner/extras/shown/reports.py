@@ -34,7 +34,7 @@ def progress(status: Row) -> str:
     if status["state"] == "queued" and status["position"]:
         text += f", place {status['position']}"
     if status["no_host_since"]:
-        text += ", no host of this GPU type is up"
+        text += ", no host serves this GPU type now"
     if status["paused"]:
         text += f", paused: {status['paused']}"
     return text
@@ -74,7 +74,11 @@ def reports(submission: Row, status: Row | None, *, plain: Callable[[str], str] 
         for row in mine:
             if not row["secret"]:
                 lines += _cases(row)
-        texts.append("\n".join(lines)[:_REPORT_CHARS])
+        whole = "\n".join(lines)
+        text = whole[:_REPORT_CHARS]
+        if text != whole:
+            text += f"\n{'```' * (text.count('```') % 2)}\nThe rest is left out: the report is too long."
+        texts.append(text)
     error = (status or {}).get("error") or submission["error"]
     if error:
         texts.append(f"❌ {plain(error)}")

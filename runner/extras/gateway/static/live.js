@@ -11,6 +11,11 @@ function keyed(place) {
   return [...place.querySelectorAll("[data-key]")];
 }
 
+// When a record came; a place of the ranking has no time.
+function time(node) {
+  return node.querySelector("time")?.dateTime;
+}
+
 function mark(place) {
   for (const node of keyed(place)) {
     node.classList.toggle("new", (marked.get(place.id + node.dataset.key) ?? 0) > Date.now());
@@ -22,8 +27,10 @@ function shown(message) {
   const place = document.getElementById(state.id);
   if (!place) return location.reload();
   const before = new Set(keyed(place).map((node) => node.dataset.key));
+  const last = keyed(place).map(time).filter(Boolean).sort().pop() ?? "";
   place.innerHTML = state.html;
-  const fresh = keyed(place).filter((node) => !before.has(node.dataset.key));
+  // An earlier record comes back when a later one is taken out.
+  const fresh = keyed(place).filter((node) => !before.has(node.dataset.key) && !(time(node) <= last));
   for (const node of fresh) marked.set(place.id + node.dataset.key, Date.now() + MARKED_MS);
   const record = fresh.find((node) => node.dataset.key.startsWith("record"));
   if (record) news.textContent = "New record: " + record.textContent.trim().replace(/\s+/g, " ");

@@ -222,13 +222,17 @@ async def test_long_reports_and_profiles_are_files(bench: Bench, server: Server)
     assert "printed ``` @everyone" in files["output-1.txt"].decode()
     reply = await ada.submit("profile", CODE, "sort")
     job = bench.claim()
-    kept = Artifact(name="profile.0.ncu-rep", media_type="application/octet-stream", data=b"NVPR")
-    done = result(Verdict.ACCEPTED, run_record("profile.0"), artifacts=(kept,))
-    bench.store.complete(job, done)
+    modes = [f"profile.{number}" for number in range(10)]
+    kept = [Artifact(name=f"{mode}.ncu-rep", media_type="application/octet-stream", data=b"NVPR") for mode in modes]
+    bench.store.complete(job, result(Verdict.ACCEPTED, *map(run_record, modes), artifacts=tuple(kept)))
     await reply.reads("Submission 2", "Accepted")
     _, files = await report(ada, 2)
     with ZipFile(io.BytesIO(files["profile.0-2-CPU.zip"])) as archive:
         assert archive.read("profile.ncu-rep") == b"NVPR"
+    assert len(files) == 10
+    shown = await ada.command("leaderboard get-submission", submission_id=2)
+    await shown.reads("There is no room in a message for profile.9-2-CPU.zip.")
+    assert list(await shown.files()) == ["mine.py", *list(files)[:9]]
     await ada.submit("test", CODE, "sort")
     job = bench.claim()
     server.env.inject_error("POST", "/channels/*/messages", status=403, code=50013)

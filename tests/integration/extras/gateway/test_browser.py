@@ -242,6 +242,33 @@ def test_a_double_click_and_a_held_key_submit_once(gate: Gate, chromium: Any) ->
     context.close()
 
 
+def test_a_record_that_comes_back_is_not_new(gate: Gate, chromium: Any) -> None:  # noqa: ANN401 - a browser
+    """As when the author of the last one is banned."""
+    fill(gate)
+    page = chromium.new_page()
+    page.goto(f"http://127.0.0.1:{gate.port}/live")
+    page.locator("[data-key='record 6']").wait_for()
+    gate.sql("UPDATE leaderboard.user_info SET is_banned = true WHERE id = 'bob'")
+    gate.sql("NOTIFY runner_events, '{\"submissions\": [6]}'")
+    page.locator("[data-key='record 5']").wait_for()
+    assert page.locator("#news").inner_text() == ""
+    assert page.locator("li.new").count() == 0
+    page.close()
+
+
+@pytest.mark.parametrize("path", ["/view/1", "/send?board=identity&gpu=CPU", "/board/identity/live"])
+def test_pages_follow_again_after_a_refusal(gate: Gate, chromium: Any, path: str) -> None:  # noqa: ANN401 - a browser
+    """As of a proxy whose gateway starts again: a browser itself does not come back then."""
+    gate.submit()
+    context = chromium.new_context(extra_http_headers={"X-Popcorn-Cli-Id": "ada-token"})
+    page = context.new_page()
+    page.route("**/events*", lambda route: route.fulfill(status=502, body="Bad Gateway"), times=1)
+    page.goto(f"http://127.0.0.1:{gate.port}{path}")
+    with page.expect_response(lambda answer: "/events" in answer.url and answer.ok):
+        pass
+    context.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_wall_follows_the_queue(gate: Gate, chromium: Any, scheme: str) -> None:  # noqa: ANN401 - a browser
     """A record is shown, marked and said as it comes, without motion for who wants none; the time left counts down."""

@@ -184,7 +184,7 @@ def test_a_board_shows_its_progression_and_the_speed_of_light(gate: Gate, browse
             verdict = Verdict.ACCEPTED if record.passed else Verdict.WRONG_ANSWER
             gate.bench.store.complete(job, result(verdict, record))
     text = checked(browser.get("/board/identity"))
-    assert "3 scores over time. The best fell from 10.0 µs to 4.00 µs in 3 steps." in text
+    assert "3 scores over time. The best fell from 10.0 µs to 4.00 µs in 2 steps." in text
     assert "The speed of light is 2.00 µs." in text
     assert text.count('class="light"') == 1
     assert "5.00 µs" not in text
@@ -399,6 +399,33 @@ def test_a_list_of_submissions_shows_verdicts(gate: Gate, ada: Browser) -> None:
         assert re.findall(r'href="/view/(\d+)"', checked(ada.get(f"/mine?{choice}"))) == ids
 
 
+def test_a_list_of_submissions_has_the_time_on_each_gpu_type(
+    gate: Gate, ada: Browser, finish: Callable[..., None]
+) -> None:
+    """Whatever else ran there."""
+    gpus = ["A", "B", "C", "D"]
+    gate.bench.board("several", *gpus)
+    gate.bench.submit(leaderboard="several", user_id="ada", mode="leaderboard", gpu_types=gpus)
+    finish(*gpus)
+    assert re.findall(r"(\w) 2\.50 µs", checked(ada.get("/mine"))) == gpus
+
+
+def test_many_cases_that_fail_hide_neither_the_first_nor_the_output(gate: Gate, ada: Browser) -> None:
+    """The first three are shown with their messages, though their lines have no room any more."""
+    gate.submit()
+    cases = {"test-count": "90"}
+    for index in range(90):
+        cases |= {f"test.{index}.spec": "n: 1; " * 20, f"test.{index}.status": "pass" if index < 60 else "fail"}
+        cases |= {} if index < 60 else {f"test.{index}.error": f"of case {index + 1}" + "x" * 1500}
+    meta = {"stdout": "", "stderr": "the end of stderr", "exit_code": 112}
+    failed = run_record("test", passed=False, result=cases, meta=meta)
+    gate.bench.store.complete(gate.bench.claim(), result(Verdict.WRONG_ANSWER, failed))
+    page = checked(ada.get("/view/1"))
+    assert "Wrong answer in test 61 of 90" in page
+    assert re.findall(r"<h3>Test (\d+):", page) == re.findall(r"of case (\d+)x", page) == ["61", "62", "63"]
+    assert "the end of stderr</pre>" in page
+
+
 def test_a_submission_is_its_owners_and_the_operators(gate: Gate, ada: Browser, browser: Browser) -> None:
     """And can be cancelled."""
     gate.submit()
@@ -478,6 +505,22 @@ def test_the_operators_page(gate: Gate, ada: Browser, finish: Finish) -> None:
     assert ada.get("/hosts").status == 403
     assert operator.get("/send?board=identity").status == 403
     checked(operator.get("/mine"))
+
+
+def test_slots_that_are_not_used_do_not_count(gate: Gate) -> None:
+    """Whose last container does not go: for users they are not there, and operators read why."""
+    away = {"gpu_type": "CPU", "name": "cpu1", "quarantined": "it goes on computing"}
+    gate.bench.register("host-a", "CPU", slots=[{"gpu_type": "CPU", "name": "cpu0"}, away])
+    assert gate.ask("GET", "/runner_queue/CPU").json["available_runners"] == 1
+    gate.bench.register("host-a", "CPU", slots=[away])
+    # In another case: the first answer is kept for a second.
+    queue = gate.ask("GET", "/runner_queue/cpu").json
+    assert (queue["available_runners"], queue["error"]) == (0, "no host serves this GPU type now")
+    operator = Browser(gate)
+    operator.login(ADMIN)
+    (host,) = operator.get("/hosts?format=json").json["hosts"]
+    assert (host["types"], host["away"]) == ({}, ["cpu1 not used: it goes on computing"])
+    assert "up</strong>; cpu1 not used: it goes on computing</td>" in checked(operator.get("/hosts"))
 
 
 def test_operators_see_open_batches(gate: Gate, db: Db) -> None:

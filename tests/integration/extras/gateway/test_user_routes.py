@@ -137,6 +137,7 @@ def test_runner_queue(gate: Gate) -> None:
     ours = {"runner": "kernel-runner", "gpu": "CPU", "status": "available", "error": None}
     counts = {"queued_jobs": 1, "running_jobs": 0, "available_runners": 1}
     assert gate.ask("GET", "/runner_queue/CPU").json == {**ours, **counts}
+    assert gate.ask("GET", "/runner_queue/cpu").json == {**ours, **counts, "gpu": "cpu"}
 
 
 CREDENTIALS = [

@@ -27,6 +27,15 @@ def test_nothing_ends_a_code_block_from_inside(text: str) -> None:
     assert report.count("```") == 2
 
 
+def test_a_report_that_is_cut_says_so() -> None:
+    """Below its code block, which ends."""
+    result = {"test-count": "90"} | {f"test.{index}.spec": "x" * 500 for index in range(90)}
+    run = {"gpu_type": "CPU", "mode": "test", "secret": False, "passed": True, "meta": {}, "result": result}
+    (report,) = reports.reports({"runs": [run], "error": None}, None)
+    assert report.endswith("x\n```\nThe rest is left out: the report is too long.")
+    assert report.count("```") == 2
+
+
 @pytest.mark.parametrize("key", ["error", "unranked"])
 def test_what_a_submission_says_of_itself_is_plain(key: str) -> None:
     """Moderators read its thread, too: no link under another name, no mention, no heading."""

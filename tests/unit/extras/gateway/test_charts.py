@@ -47,7 +47,7 @@ def test_progression(logarithmic: bool) -> None:
     # Lower is faster.
     assert heights["user1"] < heights["user0"] < heights["light"]
     assert made.words == (
-        "3 scores over time. The best fell from 100 µs to 10.0 µs in 2 steps. The speed of light is 1.00 µs."
+        "3 scores over time. The best fell from 100 µs to 10.0 µs in 1 step. The speed of light is 1.00 µs."
     )
     ticks = [label.text for label in made.labels if label.text.endswith("s")]
     assert {"1 ms"} < set(ticks) <= {"0 ns", "1 µs", "10 µs", "100 µs", "500 µs", "1 ms"}
@@ -66,6 +66,9 @@ def test_chosen_users_and_a_part_of_the_time() -> None:
     assert paths["user1"].startswith("M52.0 ")
     assert "user2" not in paths
     assert charts.progression(every, None, since=every[3].at) is None
+    slower = charts.progression(scores(1e-4, 2e-4), None)
+    assert slower is not None
+    assert slower.words == "2 scores over time. The best stayed at 100 µs."
 
 
 def test_a_case_is_drawn_beside_the_others_of_its_run() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.extras.gateway import comparison
 
-#: Few different lines, so that many match; and what else ends a line.
-TEXTS = st.lists(st.sampled_from(["", "a", "b", "    return x", "}", "\f"]), max_size=60).map("\n".join)
+#: Few different lines, so that many match; what else ends a line, and what only Python's `splitlines` thinks so of.
+LINES = ["", "a", "b", "    return x", "}", "\r", "# \f\v\x1c\x85\u2028 c"]
+TEXTS = st.lists(st.sampled_from(LINES), max_size=60).map("\n".join)
 
 
 @pytest.mark.parametrize("work", [0, 40, 1_000_000])
@@ -21,7 +24,10 @@ def test_what_is_neither_added_nor_removed_is_the_same(work: int, monkeypatch: p
     def holds(old: str, new: str) -> None:
         found = comparison.compare(old, new)
         assert found is not None
-        before, after = dict(enumerate(old.splitlines(), 1)), dict(enumerate(new.splitlines(), 1))
+        before, after = (dict(enumerate(re.split("\r\n?|\n", text), 1)) for text in (old, new))
+        for lines in (before, after):
+            if not lines[len(lines)]:
+                del lines[len(lines)]
         for line in found.lines:
             if line.sign == " ":
                 assert line.old is not None

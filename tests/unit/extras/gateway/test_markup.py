@@ -178,3 +178,15 @@ def test_scripts_and_symbols_are_shown_as_they_are(show: Callable[[str], str], t
     assert text in page
     assert "\\" not in page
     assert "\r" not in page
+
+
+@pytest.mark.parametrize(
+    ("end", "lines"), [("\n", 2), ("\r\n", 2), ("\r", 2), *((end, 1) for end in "\f\v\x1c\x85\u2028")]
+)
+@pytest.mark.parametrize("language", ["python", "c++"])
+def test_a_line_ends_where_it_ends_for_a_compiler(language: str, end: str, lines: int) -> None:
+    """A comment has what it has when the code runs, and numbers stand beside their lines."""
+    comment = {"python": "#", "c++": "//"}[language]
+    source = markup.coloured(f"{comment} a{end}b", language, MOST)
+    assert (source.lines, source.numbers.count("\n") + 1) == (lines, lines)
+    assert source.shown.endswith("b</i>" if lines == 1 else "\nb")
