@@ -16,8 +16,8 @@ from pathlib import Path
 #: More threads take too long to look at. Such a worker counts as busy.
 _MOST_THREADS = 512
 #: The newest is compared at least as often, in nanoseconds: in this time no worker starts so many that their numbers,
-#: 32768 on some hosts, begin anew and come to the same one.
-_COMPARED_NS = 10_000_000
+#: 32768 on some hosts, begin anew and come to the same one: the kernel's lock alone takes 1 µs for each.
+_COMPARED_NS = 20_000_000
 #: States of a thread that does not run: asleep, stopped by a tracer, or ended and not waited for.
 _ASLEEP = b"SDItZ"
 

@@ -65,7 +65,7 @@ _LOOK_NS = 10_000
 #: Looks for a worker that sleeps, one after each of the first blocks of a copy that takes far longer: it needs 10 to 20
 #: µs to fall asleep. It could write almost all blocks meanwhile, so they have to take less than this; else they are
 #: time that it may have made, too.
-_SLEEP_FROM_BYTES = 8 << 20
+_SLEEP_FROM_BYTES = 4 << 20
 _SLEEP_LOOKS = 4
 _SLEEP_NS = 100_000
 _CLAIM_LIMIT_NS = 1 << 62

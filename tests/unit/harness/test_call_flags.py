@@ -329,7 +329,7 @@ class Scripted(Activity):
         (9 << 20, {"asleep_at": 1, "takes_ns": 110_000}, 1, None),
         (9 << 20, {"asleep_at": 4, "takes_ns": 40_000}, 3, None),
         # Looks would take a large part of the copy.
-        (8 << 20, {"asleep_at": 1}, 0, None),
+        (4 << 20, {"asleep_at": 1}, 0, None),
     ],
 )
 @pytest.mark.parametrize("stall_ns", [0, 1_000_000])
