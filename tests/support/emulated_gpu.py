@@ -511,7 +511,7 @@ def install(arguments: Sequence[str]) -> None:
     stream_block.StreamBlock.enqueue = enqueue_work  # type: ignore[method-assign]  # see above
     if not os.environ.get("EMULATED_GPU_BUSY"):
         # The thread that stands for the device is one of the worker's.
-        setattr(activity.Activity, "look", lambda _: activity.Look(ran_ns={}, asleep=True))  # noqa: B010 mypy refuses the other form
+        setattr(activity.Activity, "look", lambda _, **__: activity.Look(ran_ns={}, asleep=True))  # noqa: B010 mypy refuses the other form
     for defence in filter(None, os.environ.get("EMULATED_GPU_WITHOUT", "").split(",")):
         _without(defence, "judge" if role == "judge" else "worker")
     if role == "ahead":

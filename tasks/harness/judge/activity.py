@@ -16,8 +16,8 @@ from pathlib import Path
 #: More threads take too long to look at. Such a worker counts as busy.
 _MOST_THREADS = 512
 #: The newest is compared at least as often, in nanoseconds: in this time no worker starts so many that their numbers,
-#: 32768 on some hosts, begin anew and come to the same one.
-_COMPARED_NS = 10_000_000
+#: 32768 on some hosts, begin anew and come to the same one: the kernel's lock alone takes 1 µs for each.
+_COMPARED_NS = 20_000_000
 #: States of a thread that does not run: asleep, stopped by a tracer, or ended and not waited for.
 _ASLEEP = b"SDItZ"
 
@@ -63,16 +63,24 @@ class Activity:
                 os.close(file)
         self._files.clear()
 
-    def look(self) -> Look | None:
-        """Look at all threads; None where the kernel does not tell, or there are too many."""
+    def look(self, *, may_list: bool = True) -> Look | None:
+        """Look at all threads; None where the kernel does not tell, or there are too many.
+
+        `may_list`: whether to list them where there may be new ones, which takes long; else None then. Outside of a
+        container there always may be.
+        """
         times_ns: dict[int, int] = {}
         compared_ns, self._compared_ns = self._compared_ns, time.monotonic_ns()
         newest = self._newest()
         try:
             is_old = time.monotonic_ns() - compared_ns > _COMPARED_NS
             if newest == 0 or newest != self._listed_newest or is_old:
+                if not may_list:
+                    self._listed_newest = 0
+                    return None
                 self._listed, self._listed_newest = [*self._threads()], newest
-            asleep = self._look_at_threads(times_ns)
+            # One that has started another since they were listed may sleep already.
+            asleep = self._look_at_threads(times_ns) and self._newest() == newest
         except (OSError, ValueError, IndexError):
             return None
         finally:
@@ -80,7 +88,8 @@ class Activity:
             for gone in self._files.keys() - times_ns.keys():
                 for file in self._files.pop(gone):
                     os.close(file)
-        return Look(ran_ns=times_ns, asleep=asleep, newest=newest) if times_ns else None
+        # Some kernels have the files, and no times.
+        return Look(ran_ns=times_ns, asleep=asleep, newest=newest) if any(times_ns.values()) else None
 
     def _look_at_threads(self, times_ns: dict[int, int]) -> bool:
         """Put the time of each thread into `times_ns`; whether all are asleep.

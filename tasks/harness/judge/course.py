@@ -120,10 +120,11 @@ def late_ns(samples: Sequence[Sample]) -> float:
     """What bytes that are written late can gain in all calls that count together, but with a chance of a third.
 
     A byte that is late by a part of its copy is missing with that probability, so all calls gain one copy: the longest,
-    since a worker may have made the copies of some calls longer. No call gains more than the time it could write in.
+    since a worker may have made the copies of some calls longer. A call in whose copy it slept gains at most the time
+    before, in which the judge hardly read.
     """
-    copies_ns = (sample.copy_ns for sample in samples)
-    return min(max(copies_ns, default=0), sum(sample.late_ns for sample in samples))
+    awake_ns = (sample.copy_ns for sample in samples if sample.late_ns == sample.copy_ns)
+    return max(awake_ns, default=0) + sum(sample.late_ns for sample in samples if sample.late_ns < sample.copy_ns)
 
 
 def length_ns(spans_ns: Sequence[float], facts: HandOverFacts) -> float:

@@ -62,8 +62,12 @@ _SECOND_LOOKS = 8
 _LOOKS_FROM_BYTES = 1 << 20
 #: The most that a look takes of itself. What it takes beside is time that a worker may have made, as in any block.
 _LOOK_NS = 10_000
-#: Looks for a worker that sleeps, one after each of the first blocks: it needs 10 to 20 µs to fall asleep.
+#: Looks for a worker that sleeps, one after each of the first blocks of a copy that takes far longer: it needs 10 to 20
+#: µs to fall asleep. It could write almost all blocks meanwhile, so they have to take less than this; else they are
+#: time that it may have made, too.
+_SLEEP_FROM_BYTES = 4 << 20
 _SLEEP_LOOKS = 4
+_SLEEP_NS = 100_000
 _CLAIM_LIMIT_NS = 1 << 62
 
 
@@ -187,9 +191,9 @@ class Copy:
         self._memory = _new_memory(size)
         nbytes = sum(sizes)
         self._at_once = nbytes <= _AT_ONCE_BYTES
+        self._looks = nbytes > (_AT_ONCE_BYTES if is_trusted else _LOOKS_FROM_BYTES)
         #: Whether it takes long enough to look what the worker does meanwhile.
-        self.is_large = nbytes > _LOOKS_FROM_BYTES
-        self._looks = nbytes > _AT_ONCE_BYTES if is_trusted else self.is_large
+        self.is_large = nbytes > _SLEEP_FROM_BYTES
         self._pages = min(-(-nbytes // (_BLOCKS * PAGE_BYTES)), _MOST_BLOCK_PAGES)
         #: Tensor, offset in it, and memory for the copy.
         self._blocks = _shuffled(
@@ -206,7 +210,7 @@ class Copy:
         read_ns: list[int] = []
         look_ns = asleep_ns = 0
         asleep: Look | None = None
-        sleep_looks = _SLEEP_LOOKS if self._looks and self.activity is not None else 0
+        sleep_looks = _SLEEP_LOOKS if self.is_large else 0
         for part, start, into in self._blocks:
             memory, offset = places[part]
             memory.read_into(into, offset + start)
@@ -215,13 +219,19 @@ class Copy:
                 self.delayed_ns = self.delayed()
                 look_ns = clock() - read_ns[0]
             if asleep is None and len(read_ns) <= sleep_looks and self.activity is not None:
-                look = self.activity.look()
-                if look is not None and look.asleep:
-                    asleep, asleep_ns = look, clock()
+                look, looked_ns = self.activity.look(may_list=False), clock()
+                if look is None or looked_ns - read_ns[0] > _SLEEP_NS:
+                    sleep_looks = 0
+                elif look.asleep:
+                    asleep, asleep_ns = look, looked_ns
         if self._at_once or not read_ns:
             return Filled(ended_ns=read_ns[-1] if read_ns else clock())
         if asleep is not None and self.activity is not None and self.activity.idle_since(asleep):
             return Filled(ended_ns=read_ns[0], copy_ns=read_ns[-1] - read_ns[0], late_ns=asleep_ns - read_ns[0])
+        return self._timed(read_ns, look_ns)
+
+    def _timed(self, read_ns: Sequence[int], look_ns: int) -> Filled:
+        """By when each block was read, of which the second one waited for a look."""
         took_ns = [later - earlier for earlier, later in pairwise(read_ns)]
         if took_ns:
             took_ns[0] -= min(look_ns, _LOOK_NS)

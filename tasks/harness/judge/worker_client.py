@@ -79,6 +79,8 @@ UNASKED_BYTES = 16 << 20
 _SOON_NS = 10_000_000
 #: After so many calls in a row after which the worker did not sleep, nobody looks whether it does: it takes time.
 _AWAKE = 3
+#: To look at more threads takes too long.
+_FEW_THREADS = 16
 #: If other processes had the cores for so long during a call, a spinning worker would only make it worse.
 _CROWDED_NS = 500_000
 
@@ -503,9 +505,10 @@ class WorkerClient:
             armed = stack.enter_context(self._armed_for(sizes, placed, deadline_ns=deadline_ns))
             waiting_ns, began_ns = self.waiting_cpu_ns, time.thread_time_ns()
             if self.activity is not None and not self.is_trusted and copy.is_large and self._awake < _AWAKE:
-                copy.activity = self.activity
                 # Lists its threads, which would take long while they can write.
-                self.activity.look()
+                look = self.activity.look()
+                if look is not None and len(look.ran_ns) <= _FEW_THREADS:
+                    copy.activity = self.activity
             self._dry_run(by_flags, armed)
             before = self._sched_delay.total_ns()
             copy.delayed = partial(self._sched_delay.since, before)

@@ -91,7 +91,7 @@ class Beside(Activity):
         #: When it was looked at first.
         self.before_ns = 0
 
-    def look(self) -> Look | None:
+    def look(self, *, may_list: bool = True) -> Look | None:  # noqa: ARG002 it says nothing
         """Say nothing of them."""
         self.before_ns = time.perf_counter_ns()
         return Look(ran_ns={}, asleep=True)

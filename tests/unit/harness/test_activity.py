@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -214,7 +215,8 @@ def test_processes_of_another_user_are_found_wherever_they_come_from(others: lis
     activity = Activity(others[0])
     before = _asleep(activity)
     assert set(before.ran_ns) == set(others)
-    assert activity.idle_since(before)
+    # Without a process of any user that begins during the look.
+    wait_until(lambda: activity.idle_since(before), "they sleep")
     activity.close()
 
 
@@ -286,6 +288,45 @@ def test_threads_are_listed_again_once_one_has_started_or_ended(
     assert [look is not None and look.asleep for look in looks] == [False, True, True]
     assert listed == [7, 8, 8]
     activity.close()
+
+
+def test_a_thread_that_is_started_during_a_look_is_no_sleep(others: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that has started it may sleep already, and it is not listed."""
+    activity = Activity(others[0])
+    monkeypatch.setattr(activity, "_newest", lambda: 7)
+    before = _asleep(activity)
+    numbers = itertools.chain([7], itertools.repeat(8))
+    monkeypatch.setattr(activity, "_newest", lambda: next(numbers))
+    looks = [activity.look() for _ in range(2)]
+    assert [look is not None and look.asleep for look in looks] == [False, True]
+    assert activity.idle_since(before)
+    activity.close()
+
+
+def test_a_look_that_may_not_list_threads_says_nothing_where_there_may_be_new_ones(
+    others: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it take the old list for a new one afterwards."""
+    activity = Activity(others[0])
+    newest = 7
+    monkeypatch.setattr(activity, "_newest", lambda: newest)
+    monkeypatch.setattr("tasks.harness.judge.activity._COMPARED_NS", 600e9)
+    _asleep(activity)
+    assert activity.look(may_list=False) is not None
+    newest = 8
+    assert activity.look(may_list=False) is None
+    newest = 7
+    assert activity.look(may_list=False) is None
+    assert activity.look() is not None
+    monkeypatch.setattr("tasks.harness.judge.activity._COMPARED_NS", -1)
+    assert activity.look(may_list=False) is None
+    activity.close()
+
+
+def test_a_kernel_that_counts_no_time_tells_nothing(activity: Activity, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without CONFIG_SCHEDSTATS the files may be there, with zeros."""
+    monkeypatch.setattr(activity, "_read", lambda *_: (b"S", 0))
+    assert activity.look() is None
 
 
 def test_a_process_is_found_although_the_numbers_of_processes_came_to_the_same_one_again(

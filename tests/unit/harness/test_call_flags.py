@@ -292,17 +292,22 @@ def test_a_long_copy_adds_no_delay_to_its_call(
 class Scripted(Activity):
     """Processes that sleep from one of the looks on, and then run again or not."""
 
-    def __init__(self, clock: Clock, *, asleep_at: int, runs: bool = False) -> None:
+    def __init__(
+        self, clock: Clock, *, asleep_at: int, takes_ns: int = 10_000, new: int = 0, runs: bool = False
+    ) -> None:
         self._clock = clock
         self._asleep_at = asleep_at
+        self._takes_ns = takes_ns
+        self._new = new
         self._runs = runs
         self.looks = 0
 
-    def look(self) -> Look | None:
-        """See Activity; it takes 10 µs."""
-        self._clock.now_ns += 10_000
+    def look(self, *, may_list: bool = True) -> Look | None:
+        """See Activity."""
+        assert not may_list
+        self._clock.now_ns += self._takes_ns
         self.looks += 1
-        return Look(ran_ns={1: 0}, asleep=self.looks >= self._asleep_at) if self.looks != 1 else None
+        return None if self.looks == self._new else Look(ran_ns={1: 0}, asleep=self.looks >= self._asleep_at)
 
     def idle_since(self, before: Look | None) -> bool:
         """See Activity."""
@@ -314,13 +319,17 @@ class Scripted(Activity):
 @pytest.mark.parametrize(
     ("size", "activity", "looks", "late_ns"),
     [
-        (2 << 20, {"asleep_at": 2}, 2, 10_000 + 1_000 + 10_000),
-        (2 << 20, {"asleep_at": 4}, 4, 4 * 10_000 + 3 * 1_000),
+        (9 << 20, {"asleep_at": 1}, 1, 10_000),
+        (9 << 20, {"asleep_at": 4}, 4, 4 * 10_000 + 3 * 1_000 + 3 * 1_000),
         # What ran meanwhile could write, and a worker that does not sleep may at any time.
-        (2 << 20, {"asleep_at": 2, "runs": True}, 2, None),
-        (2 << 20, {"asleep_at": 5}, 4, None),
-        # A look would take as long as the copy.
-        (1 << 20, {"asleep_at": 2}, 0, None),
+        (9 << 20, {"asleep_at": 2, "runs": True}, 2, None),
+        (9 << 20, {"asleep_at": 5}, 4, None),
+        # It has started a thread that is not known, or has made the looks take long: almost no block has been read.
+        (9 << 20, {"asleep_at": 2, "new": 1}, 1, None),
+        (9 << 20, {"asleep_at": 1, "takes_ns": 110_000}, 1, None),
+        (9 << 20, {"asleep_at": 4, "takes_ns": 40_000}, 3, None),
+        # Looks would take a large part of the copy.
+        (4 << 20, {"asleep_at": 1}, 0, None),
     ],
 )
 @pytest.mark.parametrize("stall_ns", [0, 1_000_000])
@@ -331,6 +340,7 @@ def test_a_worker_that_sleeps_writes_nothing_late(
     copy = Copy((size,))
     blocks = len(copy._blocks)
     clock = Clock(itertools.chain(itertools.repeat(1_000, blocks // 2), [1_000 + stall_ns], itertools.repeat(1_000)))
+    takes_ns = activity.get("takes_ns", 10_000)
     copy.activity = scripted = Scripted(clock, **activity)
     began_ns = clock.now_ns
     with pytest.MonkeyPatch.context() as patch:
@@ -339,9 +349,11 @@ def test_a_worker_that_sleeps_writes_nothing_late(
     assert scripted.looks == looks
     if late_ns is None:
         assert filled.late_ns == filled.copy_ns
-        assert filled.stalled is (stall_ns > 0)
+        # A long look is in the span.
+        assert filled.stalled is (stall_ns > 0 or looks * takes_ns > 100_000)
+        assert filled.stalled is (filled.ended_ns > began_ns + 1_000)
     else:
-        # One read of the clock is at the end of the look.
+        # One read of the clock is at the end of each look.
         assert filled.late_ns == late_ns + 1_000
         assert not filled.stalled
         assert filled.ended_ns == began_ns + 1_000

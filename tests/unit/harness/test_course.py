@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.harness.judge.audit import ControlCosts, Sample
-from tasks.harness.judge.course import HandOverFacts, kept, length_ns, progress, with_copies
+from tasks.harness.judge.course import HandOverFacts, kept, late_ns, length_ns, progress, with_copies
 from tasks.harness.judge.hand_over import Bound, Calibration, Costs, DeviceCosts, HandOver
 from tasks.harness.judge.stopping import Timing
 from tests.support.scripted_workers import Outcome, Script, time_case
@@ -177,8 +177,7 @@ def test_half_a_second_of_the_judges_time_is_enough_on_a_cpu(
         ([600_000], None, {}, "runs", 100),
         # The worker slept in most of the copy.
         ([600_000], 4_900, {}, "interval", 20),
-        ([200_000], 5_100, {}, "interval", 40),
-        ([600_000], 5_100, {}, "runs", 100),
+        ([200_000], 5_100, {}, "runs", 100),
     ],
 )
 def test_a_narrow_interval_ends_no_case_while_late_bytes_could_gain_more_than_a_tenth(
@@ -383,6 +382,13 @@ def test_copies_are_in_the_spans_where_more_calls_stall_than_chance_explains(
     facts = HandOverFacts(mean_ns=10_000, sd_ns=1_000, single_ns=3_000, disturbed=disturbed, stalled=share)
     spans = {sample.outside_ns for sample in with_copies(samples, facts)}
     assert spans == {600_000 if is_added else 100_000}
+
+
+def test_late_bytes_gain_one_copy_and_the_time_before_each_sleep() -> None:
+    """In that time the judge looks at the worker, and reads hardly a block."""
+    times_ns = [(500, 500), (700, 700), (900, 60), (900, 70)]
+    samples = [Sample(claim_ns=0, outside_ns=100, copy_ns=copy_ns, late_ns=each) for copy_ns, each in times_ns]
+    assert [late_ns(samples), late_ns(samples[2:]), late_ns([])] == [700 + 60 + 70, 60 + 70, 0]
 
 
 def test_copies_that_stall_in_control_calls_set_no_call_aside() -> None:
