@@ -32,7 +32,6 @@ from runner.cli.installation import (
     RELEASES,
     SITE,
     UNIT,
-    USER,
     WEBHOOKS_UNIT,
     Host,
     own_release,
@@ -46,6 +45,11 @@ from sandbox.host.engine import DockerEngine
 _START_S: Final = 120.0
 _LOOK_S: Final = 0.2
 _HEADERS: Final = Path(sandbox.__path__[0], "image", "torch_headers.py")
+#: Settings of a unit that say what a process of it sees.
+_SURROUNDINGS: Final = re.compile(
+    r"\s*(User|Group|SupplementaryGroups|\w*Environment\w*|\w*Credential\w*|StateDirectory\w*|Protect\w+|Private\w+|"
+    r"\w+Paths|Bind\w+|TemporaryFileSystem|IPAddress\w+|NoNewPrivileges)\s*=\s*(.*?)\s*"
+)
 _NEXT: Final = (
     "next: sudo kernel-runner install, which writes the configuration and starts the daemon; on a new host with "
     "--database-url-file FILE --eval-python PATH, for a new database also with --migrate"
@@ -77,9 +81,9 @@ def install(
     """Set this host up and start the daemon.
 
     Run as root after the Debian package is installed. Writes configuration and credential
-    (docs/operations.md#installing-a-host), runs `check` as the daemon's user under systemd, precompiles torch's headers
-    where the evaluation environment has none, and starts the service. It can be repeated and never overwrites your
-    files.
+    (docs/operations.md#installing-a-host), runs `check` under systemd as the unit and its drop-ins say, precompiles
+    torch's headers where the evaluation environment has none, and starts the service. It can be repeated and never
+    overwrites your files.
 
     Exits with 1 if the check fails: correct it and install again; 2 if the host is not suitable; 3 if the service does
     not start.
@@ -101,9 +105,7 @@ def install(
         typer.echo(f"✓ the database is up to date ({len(applied)} versions applied)")
     if no_start:
         return
-    _check(
-        host, f"the daemon is not started; correct what the check names and install again, or systemctl start {UNIT}"
-    )
+    _check(host, f"nothing is started; correct what the check names and install again, or systemctl start {UNIT}")
     _precompile_headers(host)
     if not host.asks("systemctl", "is-active", "--quiet", UNIT):
         trouble = _restart(host)
@@ -206,15 +208,13 @@ def _read_address(path: Path | None) -> str | None:
 
 
 def _check(host: Host, otherwise: str) -> None:
-    """`check` of this release, as the daemon's user and with what the unit gives it.
+    """`check` of this release, with what the unit and the site's drop-ins give the daemon.
 
     Raises:
         typer.Exit: it has found something, and `otherwise` was said.
     """
-    properties = [f"User={USER}", f"Group={USER}", f"StateDirectory={USER}", "StateDirectoryMode=0755"]
-    properties += ["PrivateTmp=yes", "ProtectHome=yes", "NoNewPrivileges=yes"]
-    if host.at(DATABASE_URL).exists():
-        properties.append(f"LoadCredential=database_url:{DATABASE_URL}")
+    unit = host.command("systemctl", "cat", UNIT).replace("\\\n", " ")
+    properties = [f"{line[1]}={line[2]}" for line in map(_SURROUNDINGS.fullmatch, unit.splitlines()) if line]
     options = [option for value in properties for option in ("-p", value)]
     command = ["systemd-run", "--quiet", "--pipe", "--wait", "--collect", "--service-type=exec", *options]
     try:

@@ -286,6 +286,14 @@ def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
     assert machine.show("MainPID") == [pid]
     assert machine.run("sh", "-c", f"tail -n 1 {SITE}; cat {OWN}") == f"# mine\n{DROP_IN}"
 
+    # The check sees what the unit's drop-ins say.
+    wrong = f"{Path(OWN).parent}/wrong.conf"
+    machine.write(wrong, "[Service]\nEnvironment=KERNEL_RUNNER_POLL_S=0\n")
+    ran = machine.ask("kernel-runner", "install")
+    assert (ran.code, "KERNEL_RUNNER_POLL_S: found" in ran.out) == (1, True), ran.out + ran.err
+    machine.run("rm", wrong)
+    machine.run("systemctl", "daemon-reload")
+
     # The score counts what this systemd really enforces.
     machine.run("systemd-analyze", "security", "--no-pager", "--threshold=20", "kernel-runner.service")
 
