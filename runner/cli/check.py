@@ -20,7 +20,7 @@ from typing import Annotated, Final
 import typer
 
 from runner.base.config import Config
-from runner.base.disk import REMEDY, disk_spaces
+from runner.base.disk import disk_spaces
 from runner.base.errors import ConfigError, DatabaseUnavailableError, KernelRunnerError
 from runner.base.gpu_types import Registry
 from runner.base.model import Slot
@@ -366,7 +366,7 @@ def _disks(config: Config, facts: EngineFacts | None) -> Iterator[Finding]:
         if space.enough:
             yield Finding.ok("disk", str(space))
         else:
-            yield Finding.failed("disk", f"{space}; no job is taken", REMEDY)
+            yield Finding.failed("disk", f"{space}; no job is taken", space.remedy)
 
 
 def _images(engine: DockerEngine, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
