@@ -27,10 +27,12 @@ def test_a_purge_removes_all_that_is_the_operators() -> None:
     text = (SCRIPTS / "postrm").read_text(encoding="utf-8")
     for path in (Path(DATABASE_URL).parents[1], "/var/lib/kernel-runner", PREFIX):
         assert f" {path}" in text
-    assert f"for unit in {UNIT} {GATEWAY_UNIT} {GATEWAY_SOCKET} {DISCORD_UNIT} {WEBHOOKS_UNIT};" in " ".join(
-        text.replace("\\", "").split()
+    assert (
+        f"for unit in {UNIT} {GATEWAY_UNIT} {GATEWAY_SOCKET} {DISCORD_UNIT} {WEBHOOKS_UNIT} kernelrunner.slice;"
+        in " ".join(text.replace("\\", "").split())
     )
-    assert "/etc/systemd/system/$unit.d" in text
+    for folder in ("system", "system.control"):
+        assert f'"/etc/systemd/{folder}/$unit.d"' in text
 
 
 #: A Python of that version: makes an environment, whose own Python runs while the version's is there.
