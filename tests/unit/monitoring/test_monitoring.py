@@ -49,7 +49,7 @@ def expressions() -> list[str]:
 
 #: Words of PromQL that stand where a name could.
 WORDS: Final = frozenset(
-    {"sum", "max", "min", "count", "avg", "rate", "increase", "histogram_quantile"}
+    {"sum", "max", "min", "count", "avg", "absent", "rate", "increase", "histogram_quantile"}
     | {"by", "on", "unless", "and", "or", "without", "ignoring"}
 )
 
