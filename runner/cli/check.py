@@ -404,6 +404,10 @@ def _sandbox(engine: DockerEngine, config: Config, registry: Registry, slots: Se
         remedy = "see the engine's own log; the container is created with every protection on"
         yield Finding.failed("sandbox", engines.shortened(str(error)), remedy)
         return
+    except OSError as error:
+        fact = f"{error.filename}: {error.strerror}, for the code that containers read"
+        yield Finding.failed("sandbox", fact, "let this user write to `state_dir`, or check as root")
+        return
     yield from _proof_findings(results)
 
 

@@ -159,6 +159,7 @@ def test_the_check_sees_what_the_daemon_will(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("subprocess.run", run)
     install._check(Host(tmp_path, run=lambda asked: subprocess.CompletedProcess(asked, 0, stdout=_UNIT)), "")
     (arguments,) = ran
+    (name,) = (argument.removeprefix("--unit=") for argument in arguments if argument.startswith("--unit="))
     assert [value for option, value in itertools.pairwise(arguments) if option == "-p"] == [
         "User=kernel-runner",
         "ProtectHome=yes",
@@ -167,4 +168,5 @@ def test_the_check_sees_what_the_daemon_will(tmp_path: Path, monkeypatch: pytest
         "ProtectHome=read-only",
         "ReadWritePaths=/data",
         "LoadCredential=client.key:/etc/kernel-runner/credentials/client.key",
+        f"BindReadOnlyPaths=-/run/credentials/{name}:/run/credentials/kernel-runner.service",
     ]
