@@ -118,7 +118,8 @@ def upgrade() -> None:
     """Let this release take the place of the one that is in use. The Debian package's postinst calls it.
 
     If its check of the host fails, nothing is changed. The daemon restarts after its current runs; one that is stopped
-    stays so, for a migration. The release before is kept, and put back if the new one does not start.
+    stays so, for a migration. Other services that run restart. The release before is kept, and put back if the new one
+    does not start.
     """
     host = _host()
     before, own = host.release, str(own_release())
@@ -134,11 +135,11 @@ def upgrade() -> None:
         note(_NEXT)
     elif stopped:
         note(f"{UNIT} is stopped and stays so; systemctl start {UNIT}")
-    if stopped or not replaces:
+    if not host.booted or not replaces:
         return
-    trouble = _restart(host)
+    trouble = None if stopped else _restart(host)
     if trouble is None:
-        # Where it runs. A submission that it has accepted does not notice.
+        # Those that run, also where no daemon does. A submission that the gateway has accepted does not notice.
         host.asks("systemctl", "try-restart", "--no-block", GATEWAY_UNIT, DISCORD_UNIT, WEBHOOKS_UNIT)
         return
     host.use(str(before))
