@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import typer
 
 import sandbox
 from runner.base.config import Config
+from runner.base.environment import process_environment
 from runner.base.errors import ConfigError, InfrastructureError
 from runner.base.marks import ENCODING
 from runner.cli.app import ExitCode, Session, app, example, note
@@ -231,9 +233,17 @@ def _check(host: Host, otherwise: str) -> None:
         raise typer.Exit(done.returncode)
 
 
+def _config(host: Host) -> Config:
+    """The daemon's configuration, with the variables that its unit and drop-ins set."""
+    shown = host.command("systemctl", "show", "--property=Environment", "--value", UNIT) if host.booted else ""
+    variables = dict(pair.split("=", 1) for pair in shlex.split(shown) if "=" in pair)
+    path = host.at(CONFIG)
+    return Config.load(path if path.exists() else None, environ={**process_environment(), **variables})
+
+
 def _precompile_headers(host: Host) -> None:
     """Precompile torch's headers as the owner of the evaluation environment. Without them compiling takes longer."""
-    python = Config.load(host.at(CONFIG)).eval_python
+    python = _config(host).eval_python
     if python is None or shutil.which("c++") is None:
         return
     note("precompiling torch's headers, which takes minutes the first time")
@@ -276,12 +286,11 @@ def _shown(host: Host) -> dict[str, str]:
 
 def _remove_images(host: Host) -> None:
     """Containers and root file systems of this host's daemon and of its checks go; images that you have built stay."""
-    path = host.at(CONFIG)
     try:
-        config = Config.load(path if path.exists() else None)
+        config = _config(host)
         for owner in (f"{config.host_name}:{config.state_dir}", f"{config.host_name}/check"):
             with DockerEngine(config.docker_host, owner=owner) as engine:
                 engine.reap()
                 engine.prune_host_roots(keep=())
-    except (ConfigError, SandboxError) as error:
+    except (ConfigError, InfrastructureError, SandboxError) as error:
         note(f"the engine could not be asked to remove this daemon's images: {error}")

@@ -108,11 +108,11 @@ def test_torchs_headers_are_precompiled_as_the_owner_of_the_environment(
     *,
     code: int,
 ) -> None:
-    """The installation goes on if that fails, and says so."""
-    monkeypatch.delenv("KERNEL_RUNNER_EVAL_PYTHON", raising=False)
+    """Of that which the unit's drop-ins name, too. The installation goes on if that fails, and says so."""
+    monkeypatch.setattr(Host, "command", lambda *_: f"A=1 KERNEL_RUNNER_EVAL_PYTHON={tmp_path}/eval/bin/python\n")
     python = tmp_path / "eval" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    host.file(CONFIG, f'eval_python = "{python}"\n'.encode())
+    host.file(CONFIG, b'eval_python = "/elsewhere"\n')
     commands.code, owner = code, python.parent.stat()
     install._precompile_headers(host)
     (asked,) = commands.asked
