@@ -47,10 +47,11 @@ from sandbox.host.engine import DockerEngine
 _START_S: Final = 120.0
 _LOOK_S: Final = 0.2
 _HEADERS: Final = Path(sandbox.__path__[0], "image", "torch_headers.py")
-#: Settings of a unit that say what a process of it sees.
+#: Settings of a unit that say what a process of it sees. ProtectClock= alone would hide all devices but clocks.
+#: Not IPAddressAllow=: systemd-run knows no names of networks, such as localhost.
 _SURROUNDINGS: Final = re.compile(
     r"\s*(User|Group|SupplementaryGroups|\w*Environment\w*|\w*Credential\w*|StateDirectory\w*|Protect\w+|Private\w+|"
-    r"\w+Paths|Bind\w+|TemporaryFileSystem|IPAddress\w+|NoNewPrivileges)\s*=\s*(.*?)\s*"
+    r"Device\w+|\w+Paths|Bind\w+|TemporaryFileSystem|NoNewPrivileges)\s*=\s*(.*?)\s*"
 )
 _NEXT: Final = (
     "next: sudo kernel-runner install, which writes the configuration and starts the daemon; on a new host with "

@@ -134,6 +134,8 @@ ExecStart=/opt/kernel-runner/bin/kernel-runner serve
 User=kernel-runner
 WatchdogSec=20s
 ProtectHome=yes
+DevicePolicy=closed
+DeviceAllow=char-nvidia* rw
 SetCredential=database_url:\\n
 # /etc/systemd/system/kernel-runner.service.d/site.conf
 [Service]
@@ -142,6 +144,7 @@ Environment = A=1 \\
     B=2
 ProtectHome=read-only
 ReadWritePaths=/data
+IPAddressAllow=localhost
 LoadCredential=client.key:/etc/kernel-runner/credentials/client.key
 ExecStartPre=+/usr/bin/true
 """
@@ -163,6 +166,8 @@ def test_the_check_sees_what_the_daemon_will(tmp_path: Path, monkeypatch: pytest
     assert [value for option, value in itertools.pairwise(arguments) if option == "-p"] == [
         "User=kernel-runner",
         "ProtectHome=yes",
+        "DevicePolicy=closed",
+        "DeviceAllow=char-nvidia* rw",
         "SetCredential=database_url:\\n",
         "Environment=A=1      B=2",
         "ProtectHome=read-only",
