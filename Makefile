@@ -5,6 +5,8 @@ PY := .venv/bin/python
 STACK := $(PY) -m development
 # Where it is set, as in many images, each of the hundreds of processes of a test run would compile all of our modules.
 unexport PYTHONDONTWRITEBYTECODE
+# With one that ssh has brought along, and that this system lacks, no PostgreSQL is made.
+export LC_ALL := C.UTF-8
 
 .PHONY: help setup demo test test-all test-unit test-nightly test-trainers test-kernelbot gpu gpu-host chaos fuzz lint format bench package release up down env clean
 

@@ -30,7 +30,8 @@ for found in "$here"/kernel_runner-*.whl; do
     wheel=$found
 done
 version=${wheel#"$here"/kernel_runner-}
-release=$prefix/releases/${version%%-*}-$(sha256sum "$wheel" | cut -c 1-8)
+# A rebuilt package may have newer wheels of others.
+release=$prefix/releases/${version%%-*}-$(cat "$here"/*.whl | sha256sum | cut -c 1-8)
 
 # Made anew where its Python has gone.
 if ! { [ -e "$release/.complete" ] && "$release/bin/python" -Ic 'import runner' 2>/dev/null; }; then
@@ -40,7 +41,7 @@ if ! { [ -e "$release/.complete" ] && "$release/bin/python" -Ic 'import runner' 
     # nvidia-ml-py is pure Python, and does nothing where there is no driver.
     # Whatever the user's pip is set to do otherwise.
     PIP_CONFIG_FILE=/dev/null "$release/bin/python" -I -m pip --isolated install --quiet --disable-pip-version-check --no-index --find-links "$here" \
-        "$wheel[discord,gateway,nvidia]" || fail "the wheels in $here do not fit $("$python" --version); see \`make package\`"
+        "$wheel[discord,gateway,nvidia]" || fail "the wheels in $here cannot be installed for $("$python" --version): see pip's words above"
     ln -s "$release"/lib/python3*/site-packages/tasks "$release/tasks"
     touch "$release/.complete"
 fi

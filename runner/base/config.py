@@ -203,7 +203,8 @@ class Config(BaseModel):
     """
     Where the daemon keeps what survives a job: the staged harness, results that wait for the database (`spool/`), and
     the host's id (`instance`) and private key (`receipt.key`). It must be on a disk that survives a restart. One daemon
-    per directory.
+    per directory. It belongs to the service's user; another one than the default is also named in a drop-in
+    (`ReadWritePaths=`, as in `site.conf`).
     """
     eval_python: Path | None = Field(default=None, examples=["/opt/kernel-runner/eval/bin/python"])
     """
@@ -560,12 +561,9 @@ class Config(BaseModel):
         environ = process_environment() if environ is None else environ
         if path is None and environ.get(PATH_VARIABLE):
             path = Path(environ[PATH_VARIABLE])
-        values: dict[str, Any] = {}
-        origin: dict[str, str] = {}
-        if path is not None or DEFAULT_PATH.is_file():
-            path = path or DEFAULT_PATH
-            values = _read(path)
-            origin = {key: f"{path}: {key}" for key in values}
+        file = path or DEFAULT_PATH
+        values = _read(file, optional=path is None)
+        origin = {key: f"{file}: {key}" for key in values}
         credential = credential_file("database_url", environ)
         # The unit has an empty one for hosts that name the database elsewhere.
         if credential is not None and (address := _secret_file(credential)):
@@ -711,10 +709,12 @@ class Config(BaseModel):
         return shown
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, *, optional: bool) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text(encoding=ENCODING))
     except FileNotFoundError as error:
+        if optional:
+            return {}
         raise ConfigError(f"{path}: no such configuration file") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error

@@ -20,10 +20,12 @@ GIB: Final = 2**30
 #: Fewer free inodes count as none: a result and a container take some.
 INODES: Final = 1000
 #: How to free a full disk.
-REMEDY: Final = (
+_FREE: Final = (
     "free some (`docker system df` shows what the engine keeps, `docker image prune` removes replaced builds), or lower"
     " `min_free_gib`"
 )
+#: Also every place that the service's unit does not name.
+_ALLOW: Final = "mount it for writing, and let the service write there (ReadWritePaths= in a drop-in, as in site.conf)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,25 +40,34 @@ class DiskSpace:
     floor_bytes: int
     #: None: the file system does not count them, or the place cannot be looked at.
     free_inodes: int | None = None
+    #: Nothing can be written there; known of `state_dir` alone, as the engine's data need not be writable here.
+    read_only: bool = False
 
     @property
     def enough(self) -> bool:
         """Whether jobs may be taken; unknown free space does not stop them."""
         inodes = self.free_inodes is None or self.free_inodes >= INODES or self.floor_bytes == 0
-        return self.free_bytes is None or (self.free_bytes >= self.floor_bytes and inodes)
+        return not self.read_only and (self.free_bytes is None or (self.free_bytes >= self.floor_bytes and inodes))
+
+    @property
+    def remedy(self) -> str:
+        """What to do if it is not enough."""
+        return _ALLOW if self.read_only else _FREE
 
     def __str__(self) -> str:
         """For people, in GiB."""
         if self.free_bytes is None:
             return f"{self.what} {self.path}: cannot be looked at from here"
+        if self.read_only:
+            return f"{self.what} {self.path}: read-only file system"
         few = self.free_inodes is not None and self.free_inodes < INODES
         inodes = f", {self.free_inodes} inodes free, floor {INODES}" if few else ""
         free, floor = self.free_bytes / GIB, self.floor_bytes / GIB
         return f"{self.what} {self.path}: {free:.2f} GiB free, floor {floor:g} GiB{inodes}"
 
 
-def _space(what: str, path: Path, floor_bytes: int, *, of: Path) -> DiskSpace:
-    """The space of a place; `of`: a path on its file system."""
+def _space(what: str, path: Path, floor_bytes: int, *, of: Path, written: bool = False) -> DiskSpace:
+    """The space of a place; `of`: a path on its file system; `written`: this process writes there."""
     try:
         status = os.statvfs(of)
     except OSError:
@@ -67,6 +78,7 @@ def _space(what: str, path: Path, floor_bytes: int, *, of: Path) -> DiskSpace:
         free_bytes=status.f_bavail * status.f_frsize,
         floor_bytes=floor_bytes,
         free_inodes=status.f_favail if status.f_files else None,
+        read_only=written and bool(status.f_flag & os.ST_RDONLY),
     )
 
 
@@ -76,7 +88,7 @@ def disk_spaces(state_dir: Path, data_roots: Sequence[Path], *, floor_gib: float
     # Before the first start there is no state directory: it will be made where its nearest parent is.
     state = next((place for place in (state_dir, *state_dir.parents) if os.path.lexists(place)), state_dir)
     data = (_space("the engine's data in", root, floor, of=root) for root in data_roots)
-    return [_space("state_dir", state_dir, floor, of=state), *data]
+    return [_space("state_dir", state_dir, floor, of=state, written=True), *data]
 
 
 class DiskFloor:
@@ -94,8 +106,8 @@ class DiskFloor:
         """Check whether jobs may be taken.
 
         Raises:
-            DiskFullError: a place has less free space than `min_free_gib`; says which, and what to do.
+            DiskFullError: a place has less free space than `min_free_gib`, or is read-only; says which, and what to do.
         """
         short = [space for space in self.disk_spaces() if not space.enough]
         if short:
-            raise DiskFullError(f"{'; '.join(map(str, short))}: {REMEDY}")
+            raise DiskFullError(f"{'; '.join(map(str, short))}: {short[0].remedy}")

@@ -79,7 +79,8 @@ def credential_file(name: str, environ: Mapping[str, str] | None = None) -> Path
     """The file with a credential of this name from systemd; None without one."""
     directory = (os.environ if environ is None else environ).get(_CREDENTIALS)
     path = Path(directory) / name if directory else None
-    return path if path is not None and path.is_file() else None
+    # `Path.is_file` raises where another user's are.
+    return path if path is not None and os.path.isfile(path) else None  # noqa: PTH113
 
 
 def nearest(word: str, words: Collection[str]) -> str:

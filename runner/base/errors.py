@@ -96,7 +96,7 @@ class EngineUnavailableError(InfrastructureError):
 
 
 class DiskFullError(InfrastructureError):
-    """A disk this host works on has less room than its floor."""
+    """A disk this host works on has less room than its floor, or is read-only."""
 
 
 class EvaluationError(InfrastructureError):

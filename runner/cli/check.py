@@ -20,7 +20,7 @@ from typing import Annotated, Final
 import typer
 
 from runner.base.config import Config
-from runner.base.disk import REMEDY, disk_spaces
+from runner.base.disk import disk_spaces
 from runner.base.errors import ConfigError, DatabaseUnavailableError, KernelRunnerError
 from runner.base.gpu_types import Registry
 from runner.base.model import Slot
@@ -366,7 +366,7 @@ def _disks(config: Config, facts: EngineFacts | None) -> Iterator[Finding]:
         if space.enough:
             yield Finding.ok("disk", str(space))
         else:
-            yield Finding.failed("disk", f"{space}; no job is taken", REMEDY)
+            yield Finding.failed("disk", f"{space}; no job is taken", space.remedy)
 
 
 def _images(engine: DockerEngine, registry: Registry, slots: Sequence[Slot]) -> Iterator[Finding]:
@@ -403,6 +403,10 @@ def _sandbox(engine: DockerEngine, config: Config, registry: Registry, slots: Se
     except (SandboxError, KernelRunnerError) as error:
         remedy = "see the engine's own log; the container is created with every protection on"
         yield Finding.failed("sandbox", engines.shortened(str(error)), remedy)
+        return
+    except OSError as error:
+        fact = f"{error.filename}: {error.strerror}, for the code that containers read"
+        yield Finding.failed("sandbox", fact, "let this user write to `state_dir`, or check as root")
         return
     yield from _proof_findings(results)
 

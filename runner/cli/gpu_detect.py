@@ -103,6 +103,10 @@ def _write(name: str, look: Look, registry: Registry, directory: Path) -> None:
             file.write(text)
         path.chmod(0o644)
     except OSError as error:
+        if not isinstance(error, FileExistsError):
+            # Half a file would keep the daemon from starting.
+            with suppress(OSError):
+                path.unlink()
         raise ConfigError(f"{path}: cannot be written: {error.strerror}; run it as a user who may") from error
     try:
         registry = Registry.load(directory)

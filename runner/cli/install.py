@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import typer
 
 import sandbox
 from runner.base.config import Config
+from runner.base.environment import process_environment
 from runner.base.errors import ConfigError, InfrastructureError
 from runner.base.marks import ENCODING
 from runner.cli.app import ExitCode, Session, app, example, note
@@ -32,7 +34,6 @@ from runner.cli.installation import (
     RELEASES,
     SITE,
     UNIT,
-    USER,
     WEBHOOKS_UNIT,
     Host,
     own_release,
@@ -46,6 +47,12 @@ from sandbox.host.engine import DockerEngine
 _START_S: Final = 120.0
 _LOOK_S: Final = 0.2
 _HEADERS: Final = Path(sandbox.__path__[0], "image", "torch_headers.py")
+#: Settings of a unit that say what a process of it sees. ProtectClock= alone would hide all devices but clocks.
+#: Not IPAddressAllow=: systemd-run knows no names of networks, such as localhost.
+_SURROUNDINGS: Final = re.compile(
+    r"\s*(User|Group|SupplementaryGroups|\w*Environment\w*|\w*Credential\w*|StateDirectory\w*|Protect\w+|Private\w+|"
+    r"Device\w+|\w+Paths|Bind\w+|TemporaryFileSystem|NoNewPrivileges)\s*=\s*(.*?)\s*"
+)
 _NEXT: Final = (
     "next: sudo kernel-runner install, which writes the configuration and starts the daemon; on a new host with "
     "--database-url-file FILE --eval-python PATH, for a new database also with --migrate"
@@ -77,9 +84,9 @@ def install(
     """Set this host up and start the daemon.
 
     Run as root after the Debian package is installed. Writes configuration and credential
-    (docs/operations.md#installing-a-host), runs `check` as the daemon's user under systemd, precompiles torch's headers
-    where the evaluation environment has none, and starts the service. It can be repeated and never overwrites your
-    files.
+    (docs/operations.md#installing-a-host), runs `check` under systemd as the unit and its drop-ins say, precompiles
+    torch's headers where the evaluation environment has none, and starts the service. It can be repeated and never
+    overwrites your files.
 
     Exits with 1 if the check fails: correct it and install again; 2 if the host is not suitable; 3 if the service does
     not start.
@@ -101,9 +108,7 @@ def install(
         typer.echo(f"✓ the database is up to date ({len(applied)} versions applied)")
     if no_start:
         return
-    _check(
-        host, f"the daemon is not started; correct what the check names and install again, or systemctl start {UNIT}"
-    )
+    _check(host, f"nothing is started; correct what the check names and install again, or systemctl start {UNIT}")
     _precompile_headers(host)
     if not host.asks("systemctl", "is-active", "--quiet", UNIT):
         trouble = _restart(host)
@@ -116,7 +121,8 @@ def upgrade() -> None:
     """Let this release take the place of the one that is in use. The Debian package's postinst calls it.
 
     If its check of the host fails, nothing is changed. The daemon restarts after its current runs; one that is stopped
-    stays so, for a migration. The release before is kept, and put back if the new one does not start.
+    stays so, for a migration. Other services that run restart. The release before is kept, and put back if the new one
+    does not start.
     """
     host = _host()
     before, own = host.release, str(own_release())
@@ -132,11 +138,11 @@ def upgrade() -> None:
         note(_NEXT)
     elif stopped:
         note(f"{UNIT} is stopped and stays so; systemctl start {UNIT}")
-    if stopped or not replaces:
+    if not host.booted or not replaces:
         return
-    trouble = _restart(host)
+    trouble = None if stopped else _restart(host)
     if trouble is None:
-        # Where it runs. A submission that it has accepted does not notice.
+        # Those that run, also where no daemon does. A submission that the gateway has accepted does not notice.
         host.asks("systemctl", "try-restart", "--no-block", GATEWAY_UNIT, DISCORD_UNIT, WEBHOOKS_UNIT)
         return
     host.use(str(before))
@@ -206,16 +212,18 @@ def _read_address(path: Path | None) -> str | None:
 
 
 def _check(host: Host, otherwise: str) -> None:
-    """`check` of this release, as the daemon's user and with what the unit gives it.
+    """`check` of this release, with what the unit and the site's drop-ins give the daemon.
 
     Raises:
         typer.Exit: it has found something, and `otherwise` was said.
     """
-    properties = [f"User={USER}", f"Group={USER}", f"StateDirectory={USER}", "StateDirectoryMode=0755"]
-    properties += ["PrivateTmp=yes", "ProtectHome=yes", "NoNewPrivileges=yes"]
-    if host.at(DATABASE_URL).exists():
-        properties.append(f"LoadCredential=database_url:{DATABASE_URL}")
-    options = [option for value in properties for option in ("-p", value)]
+    unit = host.command("systemctl", "cat", UNIT).replace("\\\n", " ")
+    properties = [f"{line[1]}={line[2]}" for line in map(_SURROUNDINGS.fullmatch, unit.splitlines()) if line]
+    name = f"kernel-runner-check-{os.getpid()}.service"
+    if any("Credential" in value and "=database_url:" not in value for value in properties):
+        # An address names a client's key where the daemon has it.
+        properties.append(f"BindReadOnlyPaths=-/run/credentials/{name}:/run/credentials/{UNIT}")
+    options = [f"--unit={name}", *(option for value in properties for option in ("-p", value))]
     command = ["systemd-run", "--quiet", "--pipe", "--wait", "--collect", "--service-type=exec", *options]
     try:
         done = subprocess.run([*command, str(own_release() / "bin" / "kernel-runner"), "check"], check=False)
@@ -226,9 +234,17 @@ def _check(host: Host, otherwise: str) -> None:
         raise typer.Exit(done.returncode)
 
 
+def _config(host: Host) -> Config:
+    """The daemon's configuration, with the variables that its unit and drop-ins set."""
+    shown = host.command("systemctl", "show", "--property=Environment", "--value", UNIT) if host.booted else ""
+    variables = dict(pair.split("=", 1) for pair in shlex.split(shown) if "=" in pair)
+    path = host.at(CONFIG)
+    return Config.load(path if path.exists() else None, environ={**process_environment(), **variables})
+
+
 def _precompile_headers(host: Host) -> None:
     """Precompile torch's headers as the owner of the evaluation environment. Without them compiling takes longer."""
-    python = Config.load(host.at(CONFIG)).eval_python
+    python = _config(host).eval_python
     if python is None or shutil.which("c++") is None:
         return
     note("precompiling torch's headers, which takes minutes the first time")
@@ -271,12 +287,11 @@ def _shown(host: Host) -> dict[str, str]:
 
 def _remove_images(host: Host) -> None:
     """Containers and root file systems of this host's daemon and of its checks go; images that you have built stay."""
-    path = host.at(CONFIG)
     try:
-        config = Config.load(path if path.exists() else None)
+        config = _config(host)
         for owner in (f"{config.host_name}:{config.state_dir}", f"{config.host_name}/check"):
             with DockerEngine(config.docker_host, owner=owner) as engine:
                 engine.reap()
                 engine.prune_host_roots(keep=())
-    except (ConfigError, SandboxError) as error:
+    except (ConfigError, InfrastructureError, SandboxError) as error:
         note(f"the engine could not be asked to remove this daemon's images: {error}")

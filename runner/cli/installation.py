@@ -20,7 +20,6 @@ import typer
 
 from runner.base.errors import ConfigError, InfrastructureError
 
-USER: Final = "kernel-runner"
 UNIT: Final = "kernel-runner.service"
 #: Installed, and left to the operator to enable.
 GATEWAY_UNIT: Final = "kernel-runner-gateway.service"

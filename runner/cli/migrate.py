@@ -51,6 +51,7 @@ def migrate(
 def bring_up_to_date(current: Session, *, roles: bool = False) -> Sequence[str]:
     """Create or update the schema, and write what all hosts share: limits of retries, GPU types. Versions applied."""
     config = current.config
+    registry = Registry.load(config.gpus_dir)
     applied = apply_migrations(direct_url(config), roles=roles)
     with current.store() as store:
         store.set_retry(
@@ -63,9 +64,6 @@ def bring_up_to_date(current: Session, *, roles: bool = False) -> Sequence[str]:
         for text in (task_faults(store) or TaskFaults()).texts():
             note(text)
         store.sync_gpu_types(
-            [
-                (entry.name, entry.vendor.value, entry.aliases, entry.description)
-                for entry in Registry.load(config.gpus_dir).all()
-            ]
+            [(entry.name, entry.vendor.value, entry.aliases, entry.description) for entry in registry.all()]
         )
     return applied

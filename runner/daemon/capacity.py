@@ -37,10 +37,10 @@ class Capacity:
         quarantined = self._quarantined()
         return [worker for worker in self._workers if not worker.busy and worker.slot.name not in quarantined]
 
-    def usable(self) -> bool:
-        """Whether any slot is used at all, busy or not."""
+    def usable(self) -> Mapping[str, int]:
+        """GPU types, aliases included, and how many slots that are used, busy or not, are for each; empty: none is."""
         quarantined = self._quarantined()
-        return not all(worker.slot.name in quarantined for worker in self._workers)
+        return self.request(worker for worker in self._workers if worker.slot.name not in quarantined)
 
     def request(self, free: Iterable[SlotWorker]) -> Mapping[str, int]:
         """GPU types, aliases included, and how many of these slots are for each."""

@@ -232,6 +232,7 @@ class Daemon:
         return DaemonSnapshot(
             slots=tuple((worker.slot, worker.busy) for worker in self._workers),
             quarantined=self._quarantine.reasons(),
+            usable=self._capacity.usable(),
             leases=len(self._keeper.held()),
             unwritten=self._writer.pending,
         )

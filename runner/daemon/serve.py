@@ -218,8 +218,8 @@ def only_daemon(state_dir: Path) -> Iterator[None]:
         lock = (state_dir / "daemon.lock").open("a", encoding="ascii")
     except OSError as error:
         raise ConfigError(
-            f"state_dir={str(state_dir)!r} cannot be written ({error.strerror}); create it for the daemon's user, or "
-            "name another (KERNEL_RUNNER_STATE_DIR)"
+            f"state_dir={str(state_dir)!r} cannot be written ({error.strerror}); create it for the daemon's user, "
+            "let the service write there (ReadWritePaths= in a drop-in), or name another (KERNEL_RUNNER_STATE_DIR)"
         ) from error
     with lock:
         try:

@@ -43,6 +43,7 @@ _PAUSE_S: Final = 2.0
 #: How often, each second, it is looked whether another migration has built the indexes.
 INDEX_TRIES: Final = 120
 _SCORES_AT_ONCE: Final = 10_000
+_UTF8: Final = "CREATE DATABASE ... TEMPLATE template0 ENCODING 'UTF8'"
 _DROP: Final = re.compile(r"^DROP (FUNCTION|VIEW) ", re.MULTILINE)
 #: What goes before a migration: the view reads the columns that it drops.
 _BEFORE: Final = {"0004_one_slot_per_device": "DROP VIEW runner.status;\n"}
@@ -237,7 +238,7 @@ def _refuse_drift(connection: psycopg.Connection[Row]) -> None:
     encoding = _one(connection, QUERIES["server_encoding"])["encoding"]
     columns = [Column(**column) for column in rows(connection, QUERIES["leaderboard_columns"])]
     keys = [(key["table"], tuple(key["columns"])) for key in rows(connection, QUERIES["leaderboard_keys"])]
-    faults = [] if encoding == "UTF8" else [f"the database's encoding is {encoding}, expected UTF8"]
+    faults = [] if encoding == "UTF8" else [f"the database's encoding is {encoding}, expected UTF8 ({_UTF8})"]
     if columns:
         faults += differences(columns, keys)
     if faults:

@@ -157,7 +157,8 @@ def direct_address(dsn: str, direct_host: str | None) -> str:
         return dsn
     checked(dsn)
     host, colon, port = direct_host.rpartition(":")
-    if not colon or not port.isdigit():
+    if not colon or not port.isdigit() or (":" in host and not host.endswith("]")):
+        # Also an address of IPv6 alone.
         host, port = direct_host, ""
     # An empty hostaddr does not count. Without a port it is the server's usual one, not the pooler's.
     return make_conninfo(dsn, host=host.strip("[]"), hostaddr="", port=port or "5432")

@@ -11,6 +11,7 @@ flags, else reads the headers themselves. Beside them it writes which vector ins
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
 import shutil
 import subprocess
@@ -36,6 +37,8 @@ def main(arguments: Sequence[str]) -> None:
     headers = Path(sys.prefix, "share", "kernel-runner", f"torch-{torch.__version__}-{torch.version.git_version}")
     if ONCE in arguments and (headers / f"{KERNEL}.gch").is_dir():
         return
+    # Containers have users of their own.
+    os.umask(0o022)
     # Runs go on meanwhile, and a compiler that finds half a file fails.
     new = headers.with_name("torch-new")
     shutil.rmtree(new, ignore_errors=True)

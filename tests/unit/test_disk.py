@@ -24,7 +24,10 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         if str(path) not in blocks:
             raise PermissionError(13, "Permission denied")
         inodes = {"f_files": blocks.get("inodes", 0), "f_favail": blocks.get("free inodes", 0)}
-        return SimpleNamespace(f_bavail=blocks[str(path)], f_bfree=10**9, f_frsize=BLOCK, f_bsize=1, **inodes)
+        flag = blocks.get("flag", 0)
+        return SimpleNamespace(
+            f_bavail=blocks[str(path)], f_bfree=10**9, f_frsize=BLOCK, f_bsize=1, f_flag=flag, **inodes
+        )
 
     monkeypatch.setattr(os, "statvfs", statvfs)
     return blocks
@@ -57,6 +60,15 @@ def test_a_floor_of_zero_asks_for_nothing(tmp_path: Path, disks: dict[str, int])
     """`min_free_gib = 0` turns it off."""
     disks[str(tmp_path)] = 0
     DiskFloor(Config(host_name="h", state_dir=tmp_path, min_free_gib=0.0), lambda: ()).check()
+
+
+def test_a_state_directory_that_cannot_be_written_stops_jobs(tmp_path: Path, disks: dict[str, int]) -> None:
+    """However much is free, as after errors of the disk; below the unit the engine's data is always read-only."""
+    disks.update({str(tmp_path): GIB, "/data": GIB, "flag": os.ST_RDONLY})
+    floor = DiskFloor(Config(host_name="h", state_dir=tmp_path, min_free_gib=0.0), lambda: [Path("/data")])
+    with pytest.raises(DiskFullError, match=rf"^state_dir {tmp_path}: read-only file system: mount it for writing"):
+        floor.check()
+    assert [space.enough for space in floor.disk_spaces()] == [False, True]
 
 
 def test_a_place_that_cannot_be_looked_at_stops_nothing(tmp_path: Path, disks: dict[str, int]) -> None:

@@ -61,15 +61,13 @@ class Registry:
             files: further files, as if they lay in it; one of a type that it has replaces that.
 
         Raises:
-            ConfigError: the overlay is no directory; or a file does not parse, has an unknown or invalid key, extends
+            ConfigError: the overlay cannot be read; or a file does not parse, has an unknown or invalid key, extends
                 an unknown type, or takes a name or alias that is in use.
         """
-        if overlay is not None and os.path.lexists(overlay) and not overlay.is_dir():
-            raise ConfigError(f"{overlay} is no directory (gpus_dir); name one, or move it away")
         builtin, built = _shipped()
         types = dict(built)
         origin = {file.name: file.path for file in builtin.values()}
-        changed = _read_directory(overlay) if overlay is not None and overlay.is_dir() else {}
+        changed = _read_directory(overlay) if overlay is not None and _is_there(overlay) else {}
         changed |= _by_name(files)
         for file in changed.values():
             types[file.name] = _build(file, base={**builtin, **changed}, chain=(), shadowed=builtin)
@@ -128,6 +126,17 @@ def _shipped() -> tuple[Mapping[str, _File], Mapping[str, GpuType]]:
     """The built-in files and their types. They are the release's, so a process reads them once."""
     files = _read_directory(BUILTIN)
     return files, {file.name: _build(file, base=files, chain=()) for file in files.values()}
+
+
+def _is_there(overlay: Path) -> bool:
+    try:
+        # A glob passes over what cannot be read.
+        os.listdir(overlay)  # noqa: PTH208
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not overlay.is_symlink():
+            return False
+        raise ConfigError(f"gpus_dir={str(overlay)!r} cannot be read: {error.strerror}") from error
+    return True
 
 
 def _read_directory(directory: Path) -> dict[str, _File]:

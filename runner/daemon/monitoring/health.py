@@ -55,6 +55,8 @@ class DaemonSnapshot:
     slots: tuple[tuple[Slot, bool], ...]
     #: By name of the slot, why it is not used.
     quarantined: Mapping[str, str]
+    #: How many of the others there are for each name that jobs use.
+    usable: Mapping[str, int]
     #: Jobs that are this host's.
     leases: int
     #: Results that are neither in the database nor in the spool.
@@ -175,7 +177,14 @@ def _slots(snapshot: DaemonSnapshot, warm: Mapping[str, int]) -> Iterable[Metric
     )
     for (gpu_type, state), count in sorted(by_state.items()):
         slots.add_metric([gpu_type, state], count)
-    yield from (slots, condition, waiting)
+    usable = GaugeMetricFamily(
+        "kernel_runner_slots_usable",
+        "Slots that are free or busy, under each name that jobs may use, aliases too.",
+        labels=["gpu_type"],
+    )
+    for name, count in sorted(snapshot.usable.items()):
+        usable.add_metric([name], count)
+    yield from (slots, usable, condition, waiting)
     yield GaugeMetricFamily("kernel_runner_leases_held", "Jobs that are this host's.", value=snapshot.leases)
     yield GaugeMetricFamily(
         "kernel_runner_results_unwritten",

@@ -66,7 +66,7 @@ def _headers() -> Path | None:
     torch = sys.modules["torch"]
     version = f"torch-{torch.__version__}-{torch.version.git_version}"
     folder = Path(sys.prefix, "share", "kernel-runner", version)
-    return folder if folder.is_dir() else None
+    return folder if os.access(folder, os.X_OK) else None
 
 
 def _patch_extensions(module: ModuleType) -> None:

@@ -148,6 +148,7 @@ def test_check_tells_what_a_pooler_lacks(pooled_url: str, database_url: str) -> 
         ("db.example:6543", ("db.example", "6543")),
         ("/run/postgresql:5433", ("/run/postgresql", "5433")),
         ("[::1]:5433", ("::1", "5433")),
+        ("2001:db8::5", ("2001:db8::5", "5432")),
         ("db1.example,db2.example", ("db1.example,db2.example", "5432")),
     ],
 )

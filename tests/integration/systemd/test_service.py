@@ -25,7 +25,10 @@ DATABASE = "CREATE DATABASE kernelbot OWNER kernelbot TEMPLATE template0 ENCODIN
 SECRET = "/etc/kernel-runner/credentials/database_url"
 #: What the site wants otherwise, beside the file of examples.
 OWN = f"{Path(SITE).parent}/own.conf"
-DROP_IN = "[Service]\nRestartSec=1s\nEnvironment=KERNEL_RUNNER_CPU_SLOTS=1 KERNEL_RUNNER_WARM_CONTAINERS=0\n"
+DROP_IN = (
+    "[Service]\nRestartSec=1s\nEnvironment=KERNEL_RUNNER_CPU_SLOTS=1 KERNEL_RUNNER_WARM_CONTAINERS=0\n"
+    "LoadCredential=ca.crt:/etc/postgresql/server.crt\n"
+)
 #: Also a real upgrade: another minute. `tests/unit/systemd` has its order.
 WHOLE = os.environ.get("KERNEL_RUNNER_TEST_SYSTEMD") == "all"
 INSTALL = ("apt-get", "install", "--yes", "--allow-downgrades")
@@ -286,6 +289,14 @@ def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
     assert machine.show("MainPID") == [pid]
     assert machine.run("sh", "-c", f"tail -n 1 {SITE}; cat {OWN}") == f"# mine\n{DROP_IN}"
 
+    # The check sees what the unit's drop-ins say.
+    wrong = f"{Path(OWN).parent}/wrong.conf"
+    machine.write(wrong, "[Service]\nEnvironment=KERNEL_RUNNER_POLL_S=0\n")
+    ran = machine.ask("kernel-runner", "install")
+    assert (ran.code, "KERNEL_RUNNER_POLL_S: found" in ran.out) == (1, True), ran.out + ran.err
+    machine.run("rm", wrong)
+    machine.run("systemctl", "daemon-reload")
+
     # The score counts what this systemd really enforces.
     machine.run("systemd-analyze", "security", "--no-pager", "--threshold=20", "kernel-runner.service")
 
@@ -329,6 +340,8 @@ def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
     )
     machine.sql("SELECT runner.move_host(name, 'gpu07') FROM runner.host")
     new = OWNER_URL.replace(f"kernelbot:{CANARIES[0]}", f"gpu07:{CANARIES[1]}")
+    # With a file that the unit's drop-in passes, as docs/security.md says of a client's key.
+    new = new.replace("/etc/postgresql/server.crt", "/run/credentials/kernel-runner.service/ca.crt")
     machine.run("bash", "-c", f'install -m 600 /dev/stdin {SECRET} <<< "$NEW_URL"', environment={"NEW_URL": new})
     machine.sql("ALTER ROLE kernelbot NOLOGIN")
     machine.run("systemctl", "restart", "kernel-runner")
@@ -337,6 +350,7 @@ def test_a_host_from_its_packages_to_its_end(machine: Machine) -> None:
         " WHERE application_name LIKE 'kernel-runner %'"
     )
     assert sessions == "gpu07|t"
+    machine.run("kernel-runner", "install")
     machine.sql("ALTER ROLE kernelbot LOGIN")
     rotated = machine.sql(
         "SELECT runner.submit('vectoradd', 'rotated', 'mine.py', convert_to("

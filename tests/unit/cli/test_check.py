@@ -1,17 +1,20 @@
-"""What `check` says of our own files in a container."""
+"""What `check` says of our own files in a container, of memory, and of what it cannot write."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn, cast
 
 import pytest
 
+from runner.base.config import Config
 from runner.base.gpu_types import Registry
 from runner.base.model import Slot
 from runner.cli import check, programs
 from runner.cli.finding import Mark
+from sandbox.host.engine import DockerEngine
 from sandbox.protocol import StepResult
 from tests.support.waiting import PATIENCE_S
 
@@ -48,6 +51,22 @@ def test_what_of_ours_a_submission_can_read_is_named(
     )
     finding = check._ours(result)
     assert (finding.mark, found in finding.fact) == (mark, True), finding
+
+
+def test_a_state_directory_that_this_user_may_not_write_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of the service's, for somebody else who may use the engine, or a full disk."""
+
+    def prove(*_: object) -> NoReturn:
+        raise PermissionError(13, "Permission denied", "/var/lib/kernel-runner/stage")
+
+    monkeypatch.setattr(check, "prove", prove)
+    slot = Slot(name="cpu0", gpu_type="CPU", cpus=(0,), devices=())
+    config = Config(host_name="h", state_dir=tmp_path)
+    (finding,) = check._sandbox(cast("DockerEngine", None), config, Registry.load(), [slot])
+    assert finding.mark is Mark.FAILED
+    assert finding.fact.startswith("/var/lib/kernel-runner/stage: Permission denied")
 
 
 @pytest.mark.parametrize(("total_gib", "mark"), [(32, Mark.OK), (31.9, Mark.WARNING)])

@@ -214,6 +214,10 @@ def test_a_named_file_must_exist_and_the_default_one_need_not(tmp_path: Path, mo
     monkeypatch.setattr(config_module, "DEFAULT_PATH", tmp_path / "there.toml")
     (tmp_path / "there.toml").write_text("lease_s = 99", encoding="utf-8")
     assert Config.load(environ={}).lease_s == 99.0
+    # One that is there and cannot be read is not passed over.
+    monkeypatch.setattr(config_module, "DEFAULT_PATH", tmp_path)
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        Config.load(environ={})
 
 
 def test_the_password_is_in_no_text_a_person_or_log_may_see(load: Callable[..., Config]) -> None:

@@ -146,3 +146,13 @@ def test_a_record_of_a_run_on_hardware_must_be_complete(tmp_path: Path, line: st
     overlay = write(tmp_path, X=f'name = "X"\nvendor = "nvidia"\n{kept}\n{line}\n')
     with pytest.raises(ConfigError, match=rf"X\.toml: hardware_runs\.0\.{key}: found"):
         Registry.load(overlay)
+
+
+def test_an_overlay_that_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:
+    """A file, a link to nowhere; one that is not there is none."""
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("file", "link"):
+        with pytest.raises(ConfigError, match=rf"gpus_dir='{tmp_path}/{name}' cannot be read: "):
+            Registry.load(tmp_path / name)
+    assert list(Registry.load(tmp_path / "nowhere").all()) == list(Registry.load().all())

@@ -53,7 +53,8 @@ METRICS: Final = """
 ## Metrics
 
 Beside these, the process's own (`process_resident_memory_bytes`, ...). `gpu_type` is the name that the job uses, for
-slots the type's own. Every host shows the same queue, at most a minute old: take the `max`, not the sum.
+slots the type's own; `kernel_runner_slots_usable` has both. Every host shows the same queue, at most a minute old: take
+the `max`, not the sum.
 
 """
 

@@ -65,7 +65,9 @@ def _collected(folder: Path) -> Iterator[Metric]:
     health_report = HealthReport(Readiness(), Watchdog())
     health_report.parts = DaemonView(
         host="h",
-        snapshot=lambda: DaemonSnapshot(slots=((slot, False),), quarantined={}, leases=0, unwritten=0),
+        snapshot=lambda: DaemonSnapshot(
+            slots=((slot, False),), quarantined={}, usable={"CPU": 1}, leases=0, unwritten=0
+        ),
         spool=Spool(folder / "spool"),
         disk_spaces=lambda: [DiskSpace(what="x", path=folder, free_bytes=1, floor_bytes=1)],
         warm=dict,

@@ -49,7 +49,7 @@ def expressions() -> list[str]:
 
 #: Words of PromQL that stand where a name could.
 WORDS: Final = frozenset(
-    {"sum", "max", "min", "count", "avg", "rate", "increase", "histogram_quantile"}
+    {"sum", "max", "min", "count", "avg", "absent", "rate", "increase", "histogram_quantile"}
     | {"by", "on", "unless", "and", "or", "without", "ignoring"}
 )
 
@@ -115,6 +115,22 @@ def test_the_dashboard_can_be_imported() -> None:
     for panel in panels():
         assert panel["datasource"]["uid"] == "${datasource}"
         assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
+
+
+#: What a metric's name ends in -> the unit of its panel; others are numbers.
+UNITS: Final = {"_seconds": "s", "_bytes": "bytes", "_celsius": "celsius", "_watts": "watt"}
+
+
+@pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
+def test_a_panel_has_the_units_of_what_it_shows(panel: Mapping[str, Any]) -> None:
+    """A count of builds is no time."""
+    config = panel["fieldConfig"]
+    for target in panel["targets"]:
+        unit = config["defaults"]["unit"]
+        for override in config.get("overrides", ()):
+            if re.fullmatch(override["matcher"]["options"], target["legendFormat"]):
+                (unit,) = (each["value"] for each in override["properties"])
+        assert unit == next((UNITS[end] for end in UNITS if end in target["expr"]), "short"), target["expr"]
 
 
 def test_every_metric_is_on_the_dashboard_or_in_an_alert(by_name: Mapping[str, Metric]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -107,11 +108,11 @@ def test_torchs_headers_are_precompiled_as_the_owner_of_the_environment(
     *,
     code: int,
 ) -> None:
-    """The installation goes on if that fails, and says so."""
-    monkeypatch.delenv("KERNEL_RUNNER_EVAL_PYTHON", raising=False)
+    """Of that which the unit's drop-ins name, too. The installation goes on if that fails, and says so."""
+    monkeypatch.setattr(Host, "command", lambda *_: f"A=1 KERNEL_RUNNER_EVAL_PYTHON={tmp_path}/eval/bin/python\n")
     python = tmp_path / "eval" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    host.file(CONFIG, f'eval_python = "{python}"\n'.encode())
+    host.file(CONFIG, b'eval_python = "/elsewhere"\n')
     commands.code, owner = code, python.parent.stat()
     install._precompile_headers(host)
     (asked,) = commands.asked
@@ -120,3 +121,57 @@ def test_torchs_headers_are_precompiled_as_the_owner_of_the_environment(
     assert "precompiles" in Path(script).read_text(encoding="utf-8").lower()
     assert option == "--once"
     assert ("they are not:" in capsys.readouterr().err) == (code == 1)
+
+
+#: What `systemctl cat` shows of the unit and a site's drop-ins.
+_UNIT = """\
+# /usr/lib/systemd/system/kernel-runner.service
+[Unit]
+After=docker.service
+[Service]
+Type=notify
+ExecStart=/opt/kernel-runner/bin/kernel-runner serve
+User=kernel-runner
+WatchdogSec=20s
+ProtectHome=yes
+DevicePolicy=closed
+DeviceAllow=char-nvidia* rw
+SetCredential=database_url:\\n
+# /etc/systemd/system/kernel-runner.service.d/site.conf
+[Service]
+#Environment=KERNEL_RUNNER_LOG_LEVEL=debug
+Environment = A=1 \\
+    B=2
+ProtectHome=read-only
+ReadWritePaths=/data
+IPAddressAllow=localhost
+LoadCredential=client.key:/etc/kernel-runner/credentials/client.key
+ExecStartPre=+/usr/bin/true
+"""
+
+
+def test_the_check_sees_what_the_daemon_will(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The unit's settings and then its drop-ins', in their order; what rules the service's life is not the check's."""
+    ran: list[Sequence[str]] = []
+
+    def run(arguments: Sequence[str], *, check: bool) -> subprocess.CompletedProcess[str]:
+        assert not check
+        ran.append(arguments)
+        return subprocess.CompletedProcess(arguments, 0)
+
+    monkeypatch.setattr("subprocess.run", run)
+    install._check(Host(tmp_path, run=lambda asked: subprocess.CompletedProcess(asked, 0, stdout=_UNIT)), "")
+    (arguments,) = ran
+    (name,) = (argument.removeprefix("--unit=") for argument in arguments if argument.startswith("--unit="))
+    assert [value for option, value in itertools.pairwise(arguments) if option == "-p"] == [
+        "User=kernel-runner",
+        "ProtectHome=yes",
+        "DevicePolicy=closed",
+        "DeviceAllow=char-nvidia* rw",
+        "SetCredential=database_url:\\n",
+        "Environment=A=1      B=2",
+        "ProtectHome=read-only",
+        "ReadWritePaths=/data",
+        "LoadCredential=client.key:/etc/kernel-runner/credentials/client.key",
+        f"BindReadOnlyPaths=-/run/credentials/{name}:/run/credentials/kernel-runner.service",
+    ]

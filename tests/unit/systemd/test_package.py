@@ -27,10 +27,34 @@ def test_a_purge_removes_all_that_is_the_operators() -> None:
     text = (SCRIPTS / "postrm").read_text(encoding="utf-8")
     for path in (Path(DATABASE_URL).parents[1], "/var/lib/kernel-runner", PREFIX):
         assert f" {path}" in text
-    assert f"for unit in {UNIT} {GATEWAY_UNIT} {GATEWAY_SOCKET} {DISCORD_UNIT} {WEBHOOKS_UNIT};" in " ".join(
-        text.replace("\\", "").split()
+    assert (
+        f"for unit in {UNIT} {GATEWAY_UNIT} {GATEWAY_SOCKET} {DISCORD_UNIT} {WEBHOOKS_UNIT} kernelrunner.slice;"
+        in " ".join(text.replace("\\", "").split())
     )
-    assert "/etc/systemd/system/$unit.d" in text
+    for folder in ("system", "system.control"):
+        assert f'"/etc/systemd/{folder}/$unit.d"' in text
+
+
+@pytest.mark.parametrize("state", ["/var/lib/kernel-runner", "/data/kernel runner"])
+def test_a_purge_leaves_all_while_results_wait(tmp_path: Path, state: str) -> None:
+    """Wherever the daemon keeps them."""
+    text = (SCRIPTS / "postrm").read_text(encoding="utf-8")
+    for folder in ("/etc/", "/var/", "/opt/", "/run/"):
+        text = text.replace(folder, f"{tmp_path}{folder}")
+    (tmp_path / "postrm").write_text(text, encoding="utf-8")
+    config, result = tmp_path / "etc/kernel-runner/config.toml", Path(f"{tmp_path}{state}/spool/1.1")
+    for path in (config, result):
+        path.parent.mkdir(parents=True)
+    own = "" if state.startswith("/var") else f'state_dir = "{tmp_path}{state}"\n'
+    config.write_text(f'#state_dir = "/var/lib/kernel-runner"\n{own}', encoding="utf-8")
+    result.touch()
+    purge = ["/bin/sh", str(tmp_path / "postrm"), "purge"]
+    refused = subprocess.run(purge, capture_output=True, text=True, check=False)
+    assert (refused.returncode, f"1 results wait in {result.parent} " in refused.stderr) == (1, True), refused
+    assert config.exists()
+    result.unlink()
+    subprocess.run(purge, check=True)
+    assert not config.exists()
 
 
 #: A Python of that version: makes an environment, whose own Python runs while the version's is there.
