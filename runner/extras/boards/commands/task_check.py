@@ -34,6 +34,7 @@ from runner.task_format.case_memory import (
     needed_bytes,
     ranks_without_devices,
     tensor_bytes,
+    unused_cases,
 )
 from runner.task_format.model import Case, CaseSet, Harness, Lang, TaskFolder
 from sandbox.host.stage import stage
@@ -66,22 +67,27 @@ class MeasuredCase:
 
 def offered(folder: TaskFolder, registry: Registry) -> Iterator[Finding]:
     """Whether the cases of each GPU type that the task names fit it, as far as numbers tell."""
+    gpus: dict[str, GpuType] = {}
     for name in dict.fromkeys((*folder.gpus, *folder.task.extra.cases)):
         try:
             gpu = registry.get(name)
         except NotFoundError as error:
             remedy = "correct the name, or describe the type in the registry of its hosts"
             yield Finding(name=name, mark=Mark.WARNING, fact=str(error), remedy=remedy)
-            continue
-        yield _fit(folder, gpu, name)
-        if folder.task.harness is Harness.BUILTIN and not folder.task.cases_for(name).hidden:
+        else:
+            gpus[gpu.name] = gpu
+    for gpu in gpus.values():
+        yield _fit(folder, gpu)
+        if folder.task.harness is Harness.BUILTIN and not folder.task.cases_for(gpu.name).hidden:
             remedy = "add tests to `hidden` in runner.yml that differ from the others in what a shortcut could rely on"
             yield Finding(name="hidden cases", mark=Mark.WARNING, fact=f"none for {gpu.name}", remedy=remedy)
 
 
-def _fit(folder: TaskFolder, gpu: GpuType, name: str) -> Finding:
-    """A type under the name that the task has for it."""
-    cases = folder.task.cases_for(name).every
+def _fit(folder: TaskFolder, gpu: GpuType) -> Finding:
+    unused = unused_cases(folder.task, gpu)
+    if unused is not None:
+        return Finding(name=gpu.name, mark=Mark.FAILED, fact=unused, remedy="correct the name in runner.yml")
+    cases = folder.task.cases_for(gpu.name).every
     if not cases:
         remedy = "give it tests and benchmarks in task.yml, or cases of its own in runner.yml"
         return Finding(name=gpu.name, mark=Mark.FAILED, fact="no cases", remedy=remedy)
@@ -109,13 +115,13 @@ def _fit(folder: TaskFolder, gpu: GpuType, name: str) -> Finding:
         )
         remedy = f"check with --gpu {gpu.name} on such a host, or give the type smaller cases in runner.yml"
         return Finding(name=gpu.name, mark=Mark.WARNING, fact=fact, remedy=remedy)
-    best = _best(folder, gpu, name)
+    best = _best(folder, gpu)
     return Finding(name=gpu.name, mark=Mark.OK, fact=f"{len(cases)} cases, the largest moves {size(moved)}{best}")
 
 
-def _best(folder: TaskFolder, gpu: GpuType, name: str) -> str:
+def _best(folder: TaskFolder, gpu: GpuType) -> str:
     """What perfect kernels would take, as the end of a sentence: an author sees whether the work is stated right."""
-    lights = [speed_of_light(folder.task, case, gpu) for case in folder.task.cases_for(name).benchmarks or ()]
+    lights = [speed_of_light(folder.task, case, gpu) for case in folder.task.cases_for(gpu.name).benchmarks or ()]
     times = [light.sol_ns for light in lights if light.sol_ns is not None]
     if not times:
         return ""

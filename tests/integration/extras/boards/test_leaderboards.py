@@ -72,6 +72,10 @@ def test_a_task_is_not_offered_where_it_does_not_fit(cli: Call, tmp_path: Path) 
     says = "case n: 16; seed: 3 needs 8 GiB of memory (its `memory`), more than the 4 GiB of CPU's container"
     assert says in said.err
     assert cli("leaderboard", "create", folder, "--gpu", "H100").code == 0
+    (folder / "runner.yml").write_text("cases: {MI300X: {tests: []}}")
+    said = cli("leaderboard", "create", folder, "--gpu", "MI300X", "--name", "aliased")
+    assert said.code == 2
+    assert "runner.yml has cases for MI300X, expected them for MI300, whose alias it is" in said.err
 
 
 def test_an_update_keeps_what_is_not_given(cli: Call, board: str, tmp_path: Path) -> None:

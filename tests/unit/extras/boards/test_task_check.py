@@ -46,6 +46,17 @@ def test_the_largest_case_is_compared_with_the_types_memory() -> None:
     assert "--gpu CPU" in small.remedy
 
 
+def test_a_type_is_looked_up_under_its_own_name() -> None:
+    """Cases under an alias would be left out; a type that is offered by its alias has its own cases."""
+    smaller = CaseSet(tests=({"n": 4},), benchmarks=(), hidden=())
+    made = folder([{"n": 1 << 50}], gpus=("MI300X", "MI300"), cases={"MI300": smaller})
+    (own,) = offered(made, Registry.load())
+    assert (own.name, own.mark) == ("MI300", Mark.OK)
+    (alias,) = offered(folder([{"n": 4}], gpus=("MI300",), cases={"MI300X": smaller}), Registry.load())
+    assert alias.mark is Mark.FAILED
+    assert alias.fact == "runner.yml has cases for MI300X, expected them for MI300, whose alias it is"
+
+
 def test_a_case_that_cannot_fit_is_a_failure() -> None:
     """More than a device has is refused by the daemon, so the author is told first."""
     (found,) = offered(folder([{"n": 1 << 40}], gpus=("T4",)), Registry.load())
