@@ -81,7 +81,9 @@ def test_an_imported_function_is_looked_up_in_the_tasks_files() -> None:
     signature = signature_of(files)
     assert signature is not None
     assert (signature.names, signature.required) == (("n", "seed"), frozenset({"n"}))
-    assert signature_of({**files, "reference.py": "from again import *\n", "again.py": files["reference.py"]}) == signature
+    assert (
+        signature_of({**files, "reference.py": "from again import *\n", "again.py": files["reference.py"]}) == signature
+    )
     again = {**files, "inputs.py": "from reference import generate_input as make\n"}
     assert signature_of(again) is None
 

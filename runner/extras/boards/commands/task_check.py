@@ -84,13 +84,12 @@ def offered(folder: TaskFolder, registry: Registry) -> Iterator[Finding]:
 
 
 def _fit(folder: TaskFolder, gpu: GpuType) -> Finding:
-    unused = unused_cases(folder.task, gpu)
-    if unused is not None:
-        return Finding(name=gpu.name, mark=Mark.FAILED, fact=unused, remedy="correct the name in runner.yml")
-    cases = folder.task.cases_for(gpu.name).every
-    if not cases:
+    own = folder.task.cases_for(gpu.name)
+    cases = own.every
+    fault = unused_cases(folder.task, gpu) or _missing(own)
+    if fault:
         remedy = "give it tests and benchmarks in task.yml, or cases of its own in runner.yml"
-        return Finding(name=gpu.name, mark=Mark.FAILED, fact="no cases", remedy=remedy)
+        return Finding(name=gpu.name, mark=Mark.FAILED, fact=fault, remedy=remedy)
     if folder.task.multi_gpu:
         sizes = sorted({int(str(case["world_size"])) for case in cases})
         most = ranks_without_devices(gpu) if gpu.vendor is Vendor.NONE else gpu.count
@@ -117,6 +116,11 @@ def _fit(folder: TaskFolder, gpu: GpuType) -> Finding:
         return Finding(name=gpu.name, mark=Mark.WARNING, fact=fact, remedy=remedy)
     best = _best(folder, gpu)
     return Finding(name=gpu.name, mark=Mark.OK, fact=f"{len(cases)} cases, the largest moves {size(moved)}{best}")
+
+
+def _missing(cases: CaseSet) -> str:
+    """Which lists of cases are empty that a ranked run needs; empty: none."""
+    return ", ".join(f"no {kind}" for kind in ("tests", "benchmarks") if not getattr(cases, kind))
 
 
 def _best(folder: TaskFolder, gpu: GpuType) -> str:
@@ -154,11 +158,13 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
         return
     own = folder.task.cases_for(gpu.name)
     cases = own.every
-    if not cases:
-        yield Finding(name="cases", mark=Mark.FAILED, fact=f"none for {gpu.name}", remedy="give the task some")
+    missing = _missing(own)
+    if missing:
+        yield Finding(name="cases", mark=Mark.FAILED, fact=f"{missing} for {gpu.name}", remedy="give the task some")
         return
-    solutions = {kind: _solutions(source, kind) for kind in ("correct", "wrong")}
-    yield from _lacking(source, solutions)
+    compiled = folder.task.lang is Lang.CU
+    solutions = {kind: {} if compiled else _solutions(source, kind) for kind in ("correct", "wrong")}
+    yield from _lacking(source, solutions, compiled=compiled)
     trial_s = 2.0 * (folder.task.test_timeout_s + folder.task.benchmark_timeout_s)
     request = {
         "files": folder.task.judge_files,
@@ -174,7 +180,7 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
         # Other data of the same shape first: an answer from memory is wrong then.
         "trial_lines": [spec_line(each) for case in cases for each in (_with_secret_seed(case), case)],
         "trial_timeout_s": trial_s,
-        "templates": folder.templates,
+        "templates": {} if compiled else folder.templates,
         **solutions,
     }
     limit_s = _MARGIN_S + trial_s * (1 + sum(map(len, solutions.values()))) + _MARGIN_S * len(folder.templates)
@@ -305,11 +311,12 @@ def _solutions(source: Path, kind: str) -> Mapping[str, str]:
     return {path.name: read_submission(path).decode("utf-8", errors="replace") for path in paths}
 
 
-def _lacking(source: Path, solutions: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
-    if not source.is_dir():
-        yield Finding(
-            name="solutions", mark=Mark.WARNING, fact="not looked for in an archive", remedy="check the folder"
-        )
+def _lacking(source: Path, solutions: Mapping[str, Mapping[str, str]], *, compiled: bool) -> Iterator[Finding]:
+    if compiled or not source.is_dir():
+        fact, remedy = "not looked for in an archive", "check the folder"
+        if compiled:
+            fact, remedy = "not tried, nor are templates: lang is cu", "try them with `kernel-runner eval`"
+        yield Finding(name="solutions", mark=Mark.WARNING, fact=fact, remedy=remedy)
         return
     remedies = {
         "correct": "write one, so that the check is tried with something it must accept",
