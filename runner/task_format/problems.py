@@ -132,7 +132,7 @@ def _line(details: ErrorDetails, model: type, where: str, prefix: str) -> str:
         return problem(where, key, "an unknown key", nearest(unknown, _keys(model, location[:-1])))
     context: dict[str, Any] = details.get("ctx", {})
     expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else details["msg"]
-    if isinstance(details["input"], Unclear) and kind != "case":
+    if isinstance(details["input"], Unclear) and kind in _EXPECTED:
         expected += f" (YAML here takes {Unclear.expected})"
     return problem(where, key, shown(details["input"]), expected)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
-from runner.extras.boards.plan import Action, BoardPlan
+from runner.extras.boards.plan import Action, BoardPlan, require_word
 from runner.extras.boards.store import BoardStore, Parts
 from runner.task_format import extra_to_stored, load, to_stored
 from runner.task_format.case_memory import require_fit, unused_cases
@@ -50,10 +50,7 @@ def create(
         TaskError: the name has white space.
         BoardError: as `create_board`.
     """
-    if len(board.split()) != 1:
-        raise TaskError(
-            f"leaderboard name is {board!r}, expected no white space: a file names it in `#!POPCORN leaderboard NAME`"
-        )
+    require_word(board)
     return store.create_board(**settings(board, folder, deadline=deadline, gpus=gpus), **options)
 
 

@@ -224,6 +224,28 @@ def test_a_competition_creates_and_then_updates_its_leaderboards(cli: Call, tmp_
     assert cli("leaderboard", "task", "cup-first", "reference.py").out.endswith("# More.\n")
 
 
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"name": "two words"}, "expected no white space"),
+        ({"name": "a/b"}, "found a slash"),
+        ({"name": "a\0b"}, "expected visible text"),
+        ({"deadline": "9999-12-31"}, "at the latest"),
+    ],
+)
+def test_an_import_that_one_board_stops_stores_nothing(
+    cli: Call, tmp_path: Path, keys: dict[str, object], says: str
+) -> None:
+    """Not the boards before it either, and a dry run says so, too."""
+    for name in ("first", "second"):
+        write_task(tmp_path / name)
+    competition = write_competition(tmp_path, entry("first"), entry("second", **keys))
+    for options in ((), ("--dry-run",)):
+        said = cli("leaderboard", "import", competition, *options)
+        assert (said.code, says in said.err) == (2, True), said.err
+    assert cli("leaderboard", "list", "--json").document == []
+
+
 def test_a_board_without_a_deadline_in_the_file_keeps_its_own(cli: Call, tmp_path: Path) -> None:
     """Importing again does not prolong it."""
     write_task(tmp_path / "first")
