@@ -27,7 +27,7 @@ from runner.task_format.schema import TaskCommon
 from runner.task_format.signature import signature_of
 from runner.task_format.work import WorkError, work
 
-_MAX_NAME_CHARS = 255
+_MAX_NAME_BYTES = 255
 
 
 def build_task(
@@ -94,8 +94,8 @@ def name_problem(name: str) -> str | None:
     Names are relative POSIX paths below the directory where the programs run.
     """
     fine = (
-        len(name) <= _MAX_NAME_CHARS
-        and name.isprintable()
+        name.isprintable()
+        and len(name.encode()) <= _MAX_NAME_BYTES
         and "\\" not in name
         # Programs take such a name for an option.
         and not name.startswith("-")

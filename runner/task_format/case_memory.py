@@ -80,6 +80,12 @@ def misfit(task: Task, case: Case, gpu: GpuType) -> str | None:
     return f"case {line} {need}, more than {memory.name}"
 
 
+def unused_cases(task: Task, gpu: GpuType) -> str | None:
+    """Which of a task's cases no run on a GPU type uses, as a sentence: those under an alias; None: none."""
+    alias = next((alias for alias in gpu.aliases if alias in task.extra.cases), None)
+    return alias and f"runner.yml has cases for {alias}, expected them for {gpu.name}, whose alias it is"
+
+
 def require_fit(task: Task, cases: Iterable[Case], gpu: GpuType, *, owner: str) -> None:
     """Refuse cases that cannot fit a GPU type.
 

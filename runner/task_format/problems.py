@@ -15,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from runner.base.errors import TaskError
+from runner.task_format.yamlfile import Unclear
 
 #: The most problems that are listed. The first ones usually explain the rest.
 _MAX_LISTED = 10
@@ -27,6 +28,7 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 _EXPECTED: Mapping[str, str] = {
     "string_type": "a text",
     "int_type": "an integer",
+    "float_type": "a number",
     "bool_type": "true or false",
     "list_type": "a list",
     "tuple_type": "a list",
@@ -41,6 +43,8 @@ _EXPECTED: Mapping[str, str] = {
     "less_than": "a number below {lt}",
     "less_than_equal": "a number of at most {le}",
     "string_too_short": "a text that is not empty",
+    "string_unicode": "a text without surrogates",
+    "invalid_key": "a text",
     "too_short": "at least {min_length} entry",
 }
 
@@ -128,6 +132,8 @@ def _line(details: ErrorDetails, model: type, where: str, prefix: str) -> str:
         return problem(where, key, "an unknown key", nearest(unknown, _keys(model, location[:-1])))
     context: dict[str, Any] = details.get("ctx", {})
     expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else details["msg"]
+    if isinstance(details["input"], Unclear) and kind in _EXPECTED:
+        expected += f" (YAML here takes {Unclear.expected})"
     return problem(where, key, shown(details["input"]), expected)
 
 

@@ -47,8 +47,8 @@ def signature_of(
         case ast.FunctionDef(decorator_list=[], args=arguments):
             return _of(arguments)
         case ast.ImportFrom(module=str(module), level=0 | 1, names=names) if depth < len(files):
-            name = next(each.name for each in names if (each.asname or each.name) == function)
-            return signature_of(files, f"{module.replace('.', '/')}.py", name, depth + 1)
+            imported = next((each.name for each in names if (each.asname or each.name) == function), function)
+            return signature_of(files, f"{module.replace('.', '/')}.py", imported, depth + 1)
     return None
 
 

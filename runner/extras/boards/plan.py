@@ -12,11 +12,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from runner.base.errors import TaskError
 from runner.base.model import Demand
 from runner.base.safe import one_line
 from runner.base.units import moment
 from runner.extras.boards.competition import Problem
-from runner.extras.boards.store import EVALUATOR, RUNNER_YML, BoardView, incomparable
+from runner.extras.boards.store import EVALUATOR, RUNNER_YML, BoardView, check_board, check_new_name, incomparable
 from runner.store.clean import clean_json
 from runner.task_format import extra_to_stored, to_stored
 from runner.task_format.model import TaskFolder
@@ -88,6 +89,18 @@ class BoardPlan:
         }
 
 
+def require_word(board: str) -> None:
+    """Refuse a new leaderboard's name that no directive can name.
+
+    Raises:
+        TaskError: it has white space.
+    """
+    if len(board.split()) != 1:
+        raise TaskError(
+            f"leaderboard name is {board!r}, expected no white space: a file names it in `#!POPCORN leaderboard NAME`"
+        )
+
+
 def plan_board(
     problem: Problem, *, present: BoardView | None, gpus: Sequence[str], lifetime_end: datetime
 ) -> BoardPlan:
@@ -95,6 +108,9 @@ def plan_board(
 
     A board that exists (`present`) keeps its GPU types, as in KernelBot, and its deadline where the file names none; a
     new one ends at `lifetime_end` then. `gpus`: canonical names of the GPU types that the file or the task names.
+
+    Raises:
+        TaskError, BoardError: the leaderboard could not be stored.
     """
     deadline = problem.deadline or (lifetime_end if present is None else present.deadline)
     skipped = BoardPlan(
@@ -108,7 +124,11 @@ def plan_board(
     )
     if not gpus:
         return skipped
+    # Now, as the leaderboards before it are not stored yet.
+    check_board(problem.name, deadline, gpus)
     if present is None:
+        require_word(problem.name)
+        check_new_name(problem.name)
         return replace(skipped, action=Action.CREATE, gpus=tuple(gpus), remark=None)
     changes = tuple(_changes(problem.folder, deadline, present))
     action = Action.UPDATE if changes else Action.UNCHANGED

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from runner.base.errors import TaskError
 from runner.base.gpu_types import Registry
-from runner.extras.boards.plan import Action, BoardPlan
+from runner.extras.boards.plan import Action, BoardPlan, require_word
 from runner.extras.boards.store import BoardStore, Parts
 from runner.task_format import extra_to_stored, load, to_stored
-from runner.task_format.case_memory import require_fit
+from runner.task_format.case_memory import require_fit, unused_cases
 from runner.task_format.model import TaskFolder
 
 #: A board without a deadline gets this long (KernelBot's rule).
@@ -50,10 +50,7 @@ def create(
         TaskError: the name has white space.
         BoardError: as `create_board`.
     """
-    if len(board.split()) != 1:
-        raise TaskError(
-            f"leaderboard name is {board!r}, expected no white space: a file names it in `#!POPCORN leaderboard NAME`"
-        )
+    require_word(board)
     return store.create_board(**settings(board, folder, deadline=deadline, gpus=gpus), **options)
 
 
@@ -90,7 +87,7 @@ def offered(
     """The canonical names of GPU types, in order, without repetition.
 
     Raises:
-        TaskError: none are given, or a case does not fit one, as far as the registry here knows it.
+        TaskError: none are given, or a case does not fit one or has its alias, as far as the registry here knows it.
         NotFoundError: neither the registry here nor any daemon knows a name.
     """
     if not names:
@@ -101,5 +98,8 @@ def offered(
     gpus = tuple(dict.fromkeys(name if name in announced else registry.get(name).name for name in names))
     for entry in registry.all():
         if entry.name in gpus:
+            unused = unused_cases(folder.task, entry)
+            if unused is not None:
+                raise TaskError(f"leaderboard {board!r}: {unused}")
             require_fit(folder.task, folder.task.cases_for(entry.name).every, entry, owner=f"leaderboard {board!r}")
     return gpus

@@ -153,10 +153,9 @@ class BoardStore(Store):
         Raises:
             BoardError: the name is taken or empty, or there is no GPU type.
         """
-        _check_board(parts)
+        check_board(parts["name"], parts["deadline"], parts["gpus"])
         name = parts["name"]
-        if "/" in name or name in (".", ".."):
-            raise BoardError(f"leaderboard name {name!r}: found a slash or dots alone, expected a part of an address")
+        check_new_name(name)
         with self._link.transaction() as connection:
             ids = {"creator_id": creator_id, "forum_id": forum_id}
             parameters = {**_own_columns(parts), "name": name, **ids, "visibility": visibility}
@@ -176,7 +175,7 @@ class BoardStore(Store):
             BoardError: there are submissions and what they were measured with would change; `force` does it anyway,
                 unless another evaluator would decide.
         """
-        _check_board(parts)
+        check_board(parts["name"], parts["deadline"], parts["gpus"])
         name = parts["name"]
         with self._link.transaction() as connection:
             rows(connection, QUERIES["lock_board"], {"name": name})
@@ -324,8 +323,23 @@ def _evaluator(task: Json, extra: Json) -> object:
     return extra.get("harness") or (Harness.BUILTIN if main == HARNESS else Harness.PROGRAM)
 
 
-def _check_board(parts: Parts) -> None:
-    name, deadline, gpus = parts["name"], parts["deadline"], parts["gpus"]
+def check_new_name(name: str) -> None:
+    """Refuse a name that no page could have as its address.
+
+    Raises:
+        BoardError: it has a slash, or is dots alone.
+    """
+    if "/" in name or name in (".", ".."):
+        raise BoardError(f"leaderboard name {name!r}: found a slash or dots alone, expected a part of an address")
+
+
+def check_board(name: str, deadline: datetime, gpus: Sequence[str]) -> None:
+    """Refuse what no leaderboard may have.
+
+    Raises:
+        BoardError: the name is no visible text, the deadline has no time zone or is too late, or GPU types are missing
+            or named twice.
+    """
     if not name.strip() or name != clean_text(name):
         raise BoardError(f"leaderboard name {name!r}: expected visible text")
     if deadline.tzinfo is None:

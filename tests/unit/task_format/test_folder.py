@@ -243,7 +243,7 @@ def _with_file(name: str, source: str = "reference.py") -> dict[str, Any]:
     return changed(files=[*TASK["files"], {"name": name, "source": source}])
 
 
-@pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../b", "./a", "a//b", "a/", "-c", "a\\b", "a\nb", "x" * 256])
+@pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../b", "./a", "a//b", "a/", "-c", "a\\b", "a\nb", "é" * 128])
 def test_a_file_name_that_escapes_is_refused(tmp_path: Path, name: str) -> None:
     """Names are plain, or relative paths below the working directory."""
     text = refusal(write(tmp_path, _with_file(name)))
@@ -293,6 +293,10 @@ def test_a_wrong_cu_config_is_refused(tmp_path: Path) -> None:
             {"memory": "size", "hidden": [{"seed": 1}]},
             "memory: for hidden[0] of adder/runner.yml: found the name",
         ),
+        ({"timing": {"width": "0.1"}}, "timing.width: found '0.1', expected a number"),
+        ({1: 2}, "[1]: found 1, expected a text"),
+        ("flops: 1e9", "flops: found 1e9, expected a text (YAML here takes quotes around a text, true or false, or "),
+        ('flops: "\\ud800"', "flops: found '\\ud800', expected a text without surrogates"),
         ({"math": "fp8"}, "math: found 'fp8' without `flops`, expected `flops` beside it"),
         ({"written": "size"}, "written: found 'size' without `bytes`, expected `bytes` beside it"),
         (

@@ -64,6 +64,7 @@ def test_a_case_is_refused_if_and_only_if_python_refuses_the_call(
         "from elsewhere import generate_input\n",
         "from inputs import *\n" + generate("n"),
         "class generate_input:\n    pass\n",
+        "from elsewhere import *\n",
     ],
 )
 def test_what_the_source_alone_does_not_tell_is_left_to_the_run(source: str) -> None:
@@ -80,6 +81,9 @@ def test_an_imported_function_is_looked_up_in_the_tasks_files() -> None:
     signature = signature_of(files)
     assert signature is not None
     assert (signature.names, signature.required) == (("n", "seed"), frozenset({"n"}))
+    assert (
+        signature_of({**files, "reference.py": "from again import *\n", "again.py": files["reference.py"]}) == signature
+    )
     again = {**files, "inputs.py": "from reference import generate_input as make\n"}
     assert signature_of(again) is None
 

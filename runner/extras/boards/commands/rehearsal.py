@@ -27,7 +27,7 @@ import torch
 
 from runner.extras.boards.fork_server import ForkServers
 from tasks.harness import emulate
-from tasks.harness.judge.author_code import begin_at, open_page_if_given, running, sentence_of
+from tasks.harness.judge.author_code import Escaped, begin_at, open_page_if_given, running, sentence_of
 from tasks.harness.judge.cases import LARGEST_SEED, Case, CaseError, parse_cases
 from tasks.harness.judge.problem import CheckRaised, Problem, TaskFault, rng_seed_of
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
@@ -211,7 +211,7 @@ class _Rehearsal:
             self._find(f"case {case.spec}", "failed", str(fault), "correct reference.py or the case")
             return False
         except Exception as error:  # noqa: BLE001 the author's code may raise anything, and is to hear of it
-            self._find(f"case {case.spec}", "failed", f"ref_kernel raised {sentence_of(error)}", _trace())
+            self._find(f"case {case.spec}", "failed", f"ref_kernel raised {sentence_of(error)}", _place(error))
             return False
         self._emit({"case": measured})
         return self._generates_in_secret(problem, case)
@@ -566,9 +566,12 @@ def _same(one: object, other: object) -> bool:
     return len(ones) == len(others) and all(map(torch.equal, ones, others))
 
 
-def _trace() -> str:
-    """Where the author's code raised, the innermost line."""
-    frame = traceback.extract_tb(sys.exc_info()[2])[-1]
+def _place(error: BaseException) -> str:
+    """Where the author's code raised, the innermost line of its own files."""
+    raised = (error.__cause__ if isinstance(error, Escaped) else None) or error
+    frames = traceback.extract_tb(raised.__traceback__)
+    here = Path(str(sys.modules["reference"].__file__)).parent
+    frame = next((each for each in reversed(frames) if Path(each.filename).is_relative_to(here)), frames[-1])
     return f"see {Path(frame.filename).name}, line {frame.lineno}"
 
 

@@ -34,6 +34,7 @@ from runner.task_format.case_memory import (
     needed_bytes,
     ranks_without_devices,
     tensor_bytes,
+    unused_cases,
 )
 from runner.task_format.model import Case, CaseSet, Harness, Lang, TaskFolder
 from sandbox.host.stage import stage
@@ -72,25 +73,29 @@ class MeasuredCase:
 
 def offered(folder: TaskFolder, registry: Registry) -> Iterator[Finding]:
     """Whether the cases of each GPU type that the task names fit it, as far as numbers tell."""
+    gpus: dict[str, GpuType] = {}
     for name in dict.fromkeys((*folder.gpus, *folder.task.extra.cases)):
         try:
             gpu = registry.get(name)
         except NotFoundError as error:
             remedy = "correct the name, or describe the type in the registry of its hosts"
             yield Finding(name=name, mark=Mark.WARNING, fact=str(error), remedy=remedy)
-            continue
-        yield _fit(folder, gpu, name)
-        if folder.task.harness is Harness.BUILTIN and not folder.task.cases_for(name).hidden:
+        else:
+            gpus[gpu.name] = gpu
+    for gpu in gpus.values():
+        yield _fit(folder, gpu)
+        if folder.task.harness is Harness.BUILTIN and not folder.task.cases_for(gpu.name).hidden:
             remedy = "add tests to `hidden` in runner.yml that differ from the others in what a shortcut could rely on"
             yield Finding(name="hidden cases", mark=Mark.WARNING, fact=f"none for {gpu.name}", remedy=remedy)
 
 
-def _fit(folder: TaskFolder, gpu: GpuType, name: str) -> Finding:
-    """A type under the name that the task has for it."""
-    cases = folder.task.cases_for(name).every
-    if not cases:
+def _fit(folder: TaskFolder, gpu: GpuType) -> Finding:
+    own = folder.task.cases_for(gpu.name)
+    cases = own.every
+    fault = unused_cases(folder.task, gpu) or _missing(own)
+    if fault:
         remedy = "give it tests and benchmarks in task.yml, or cases of its own in runner.yml"
-        return Finding(name=gpu.name, mark=Mark.FAILED, fact="no cases", remedy=remedy)
+        return Finding(name=gpu.name, mark=Mark.FAILED, fact=fault, remedy=remedy)
     if folder.task.multi_gpu:
         sizes = sorted({int(str(case["world_size"])) for case in cases})
         most = ranks_without_devices(gpu) if gpu.vendor is Vendor.NONE else gpu.count
@@ -115,13 +120,18 @@ def _fit(folder: TaskFolder, gpu: GpuType, name: str) -> Finding:
         )
         remedy = f"check with --gpu {gpu.name} on such a host, or give the type smaller cases in runner.yml"
         return Finding(name=gpu.name, mark=Mark.WARNING, fact=fact, remedy=remedy)
-    best = _best(folder, gpu, name)
+    best = _best(folder, gpu)
     return Finding(name=gpu.name, mark=Mark.OK, fact=f"{len(cases)} cases, the largest moves {size(moved)}{best}")
 
 
-def _best(folder: TaskFolder, gpu: GpuType, name: str) -> str:
+def _missing(cases: CaseSet) -> str:
+    """Which lists of cases are empty that a ranked run needs; empty: none."""
+    return ", ".join(f"no {kind}" for kind in ("tests", "benchmarks") if not getattr(cases, kind))
+
+
+def _best(folder: TaskFolder, gpu: GpuType) -> str:
     """What perfect kernels would take, as the end of a sentence: an author sees whether the work is stated right."""
-    lights = [speed_of_light(folder.task, case, gpu) for case in folder.task.cases_for(name).benchmarks or ()]
+    lights = [speed_of_light(folder.task, case, gpu) for case in folder.task.cases_for(gpu.name).benchmarks or ()]
     times = [light.sol_ns for light in lights if light.sol_ns is not None]
     if not times:
         return ""
@@ -154,11 +164,13 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
         return
     own = folder.task.cases_for(gpu.name)
     cases = own.every
-    if not cases:
-        yield Finding(name="cases", mark=Mark.FAILED, fact=f"none for {gpu.name}", remedy="give the task some")
+    missing = _missing(own)
+    if missing:
+        yield Finding(name="cases", mark=Mark.FAILED, fact=f"{missing} for {gpu.name}", remedy="give the task some")
         return
-    solutions = {kind: _solutions(source, kind) for kind in ("correct", "wrong")}
-    yield from _lacking(source, solutions)
+    compiled = folder.task.lang is Lang.CU
+    solutions = {kind: {} if compiled else _solutions(source, kind) for kind in ("correct", "wrong")}
+    yield from _lacking(source, solutions, compiled=compiled)
     trial_s = 2.0 * (folder.task.test_timeout_s + folder.task.benchmark_timeout_s)
     request = {
         "files": folder.task.judge_files,
@@ -174,7 +186,7 @@ def rehearse(folder: TaskFolder, source: Path, gpu: GpuType, python: Path) -> It
         # Other data of the same shape first: an answer from memory is wrong then.
         "trial_lines": [spec_line(each) for case in cases for each in (_with_secret_seed(case), case)],
         "trial_timeout_s": trial_s,
-        "templates": folder.templates,
+        "templates": {} if compiled else folder.templates,
         **solutions,
     }
     limit_s = _MARGIN_S + trial_s * (1 + sum(map(len, solutions.values()))) + _MARGIN_S * len(folder.templates)
@@ -303,11 +315,12 @@ def _solutions(source: Path, kind: str) -> Mapping[str, str]:
     return {path.name: read_submission(path).decode("utf-8", errors="replace") for path in paths}
 
 
-def _lacking(source: Path, solutions: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
-    if not source.is_dir():
-        yield Finding(
-            name="solutions", mark=Mark.WARNING, fact="not looked for in an archive", remedy="check the folder"
-        )
+def _lacking(source: Path, solutions: Mapping[str, Mapping[str, str]], *, compiled: bool) -> Iterator[Finding]:
+    if compiled or not source.is_dir():
+        fact, remedy = "not looked for in an archive", "check the folder"
+        if compiled:
+            fact, remedy = "not tried, nor are templates: lang is cu", "try them with `kernel-runner eval`"
+        yield Finding(name="solutions", mark=Mark.WARNING, fact=fact, remedy=remedy)
         return
     remedies = {
         "correct": "write one, so that the check is tried with something it must accept",

@@ -72,6 +72,10 @@ def test_a_task_is_not_offered_where_it_does_not_fit(cli: Call, tmp_path: Path) 
     says = "case n: 16; seed: 3 needs 8 GiB of memory (its `memory`), more than the 4 GiB of CPU's container"
     assert says in said.err
     assert cli("leaderboard", "create", folder, "--gpu", "H100").code == 0
+    (folder / "runner.yml").write_text("cases: {MI300X: {tests: []}}")
+    said = cli("leaderboard", "create", folder, "--gpu", "MI300X", "--name", "aliased")
+    assert said.code == 2
+    assert "runner.yml has cases for MI300X, expected them for MI300, whose alias it is" in said.err
 
 
 def test_an_update_keeps_what_is_not_given(cli: Call, board: str, tmp_path: Path) -> None:
@@ -218,6 +222,28 @@ def test_a_competition_creates_and_then_updates_its_leaderboards(cli: Call, tmp_
     (first / "reference.py").write_text((first / "reference.py").read_text() + "# More.\n")
     assert "~ cup-first: updated\n    files.reference.py: +1 -0 lines" in cli("leaderboard", "import", competition).out
     assert cli("leaderboard", "task", "cup-first", "reference.py").out.endswith("# More.\n")
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"name": "two words"}, "expected no white space"),
+        ({"name": "a/b"}, "found a slash"),
+        ({"name": "a\0b"}, "expected visible text"),
+        ({"deadline": "9999-12-31"}, "at the latest"),
+    ],
+)
+def test_an_import_that_one_board_stops_stores_nothing(
+    cli: Call, tmp_path: Path, keys: dict[str, object], says: str
+) -> None:
+    """Not the boards before it either, and a dry run says so, too."""
+    for name in ("first", "second"):
+        write_task(tmp_path / name)
+    competition = write_competition(tmp_path, entry("first"), entry("second", **keys))
+    for options in ((), ("--dry-run",)):
+        said = cli("leaderboard", "import", competition, *options)
+        assert (said.code, says in said.err) == (2, True), said.err
+    assert cli("leaderboard", "list", "--json").document == []
 
 
 def test_a_board_without_a_deadline_in_the_file_keeps_its_own(cli: Call, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,8 @@ import yaml
 from runner.extras.boards.commands import task_check
 from tests.integration.cli.conftest import Call, Said
 from tests.support.warm_python import warm_python
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
 
 REFERENCE = """\
 import itertools
@@ -47,7 +50,8 @@ def write_folder(folder: Path, *, reference: str = REFERENCE, **keys: object) ->
         "lang": "py",
         "description": "Twice the vector.",
         "config": {"main": "eval.py"},
-        "tests": [{"n": 4, "seed": 1}, {"n": 8, "seed": 2}],
+        "tests": [{"n": 4, "seed": 1}],
+        "benchmarks": [{"n": 8, "seed": 2}],
         "gpus": ["CPU"],
         **keys,
     }
@@ -154,7 +158,7 @@ def test_a_check_that_accepts_everything_is_found_out(run_code: Call, tmp_path: 
             "failed",
             "check_implementation accepts it on 2 of 2 cases (n: 4; seed: 1)",
         )
-    seed = "another seed makes the same inputs on 1 of 1 timed cases (n: 4; seed: 1)"
+    seed = "another seed makes the same inputs on 1 of 1 timed cases (n: 8; seed: 2)"
     assert found["seed"] == ("warning", seed)
     assert found["hidden cases"] == ("warning", "none for CPU")
     assert found["template Python"] == ("failed", "does not import: ValueError: not yet")
@@ -163,6 +167,32 @@ def test_a_check_that_accepts_everything_is_found_out(run_code: Call, tmp_path: 
     assert found["template CUDA"] == ("ok", "parses; not imported, since nothing here compiles it")
     assert {"solutions/correct", "solutions/wrong"} <= set(found)
     assert all(check["remedy"] for check in said.document["checks"] if check["mark"] != "ok")
+
+
+def test_what_is_compiled_is_not_read_as_python(run_code: Call, tmp_path: Path) -> None:
+    """Templates and solutions of `lang: cu` are no Python; a line says that they are not tried."""
+    folder = shutil.copytree(FIXTURES / "compiled_task", tmp_path / "compiled")
+    with (folder / "task.yml").open("a") as file:
+        file.write('templates: {"CUDA": "solutions/correct/loop.cuh"}\n')
+    said = run_code("task", "check", folder, "--json")
+    assert said.code == 0
+    found = findings(said)
+    assert found["solutions"] == ("warning", "not tried, nor are templates: lang is cu")
+    assert found["reference"] == ("ok", "passes its own check")
+    assert "template CUDA" not in found
+
+
+def test_a_failure_names_the_authors_own_line(run_code: Call, tmp_path: Path) -> None:
+    """Not that of a library which it calls, nor that of the judge, whatever is raised."""
+    for number, call in enumerate(("torch.nn.functional.conv2d(data, 1)", "exit(3)")):
+        folder = write_folder(
+            tmp_path / f"raises{number}", reference=REFERENCE.replace("return data * 2", f"return {call}")
+        )
+        said = run_code("task", "check", folder, "--json")
+        assert said.code == 1
+        assert {each["remedy"] for each in said.document["checks"] if each["name"].startswith("case ")} == {
+            f"see reference.py, line {REFERENCE[: REFERENCE.index('return data * 2')].count(chr(10)) + 1}"
+        }
 
 
 @pytest.mark.parametrize(
@@ -221,7 +251,7 @@ def test_what_invites_a_shortcut_is_said(
 def test_a_spoiled_output_that_some_cases_miss_is_a_warning(run_code: Call, tmp_path: Path) -> None:
     """A check that sees only the first element misses the poisoned last one, except where there is but one element."""
     first = REFERENCE.replace("torch.equal(output, data * 2)", "torch.equal(output[:1], data[:1] * 2)")
-    folder = write_folder(tmp_path / "first", reference=first, tests=[{"n": 1, "seed": 1}, {"n": 8, "seed": 2}])
+    folder = write_folder(tmp_path / "first", reference=first, tests=[{"n": 1, "seed": 1}])
     said = run_code("task", "check", folder, "--json")
     assert said.code == 0
     assert findings(said)["check of one element poisoned"][0] == "warning"
@@ -385,7 +415,7 @@ def test_several_ranks_generate_and_are_judged_together(run_code: Call, tmp_path
         "def check_implementation(data, output):\n    return torch.equal(ref_kernel(data), output)\n"
     )
     case = {"world_size": 2, "n": 8, "seed": 3}
-    folder = write_folder(tmp_path / "sum", reference=reference, multi_gpu=True, tests=[case])
+    folder = write_folder(tmp_path / "sum", reference=reference, multi_gpu=True, tests=[case], benchmarks=[case])
     add(folder, "solutions/correct/sum.py", reference.replace("ref_kernel", "custom_kernel"))
     add(folder, "solutions/wrong/alone.py", "def custom_kernel(data):\n    return data\n")
     said = run_code("task", "check", folder, "--json")

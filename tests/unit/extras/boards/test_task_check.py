@@ -22,10 +22,15 @@ def folder(
     cases: Mapping[str, CaseSet] | None = None,
     multi_gpu: bool = False,
 ) -> TaskFolder:
-    """A task folder with these cases."""
-    extra = Extra(bytes=work, cases=cases or {})
+    """A task folder with these cases, of which the first is the benchmark, too."""
     task = Task(
-        files={}, lang=Lang.PY, config=PyConfig(main="eval.py"), tests=tuple(tests), extra=extra, multi_gpu=multi_gpu
+        files={},
+        lang=Lang.PY,
+        config=PyConfig(main="eval.py"),
+        tests=tuple(tests),
+        benchmarks=tuple(tests[:1]),
+        extra=Extra(bytes=work, cases=cases or {}),
+        multi_gpu=multi_gpu,
     )
     return TaskFolder(name="x", task=task, description="", templates={}, gpus=tuple(gpus))
 
@@ -36,7 +41,7 @@ def test_the_largest_case_is_compared_with_the_types_memory() -> None:
         finding.name: finding for finding in offered(folder([{"n": 1 << 28}], gpus=("CPU", "H100")), Registry.load())
     }
     assert found["H100"].mark is Mark.OK
-    assert found["H100"].fact == "1 cases, the largest moves 1.00 GiB"
+    assert found["H100"].fact.startswith("2 cases, the largest moves 1.00 GiB, benchmarks take 321 µs")
     assert found["CPU"].mark is Mark.OK
     (small,) = offered(folder([{"n": 16}, {"n": 1 << 29}]), Registry.load())
     assert small.mark is Mark.WARNING
@@ -44,6 +49,26 @@ def test_the_largest_case_is_compared_with_the_types_memory() -> None:
     assert "the 2.00 GiB that its tensors may hold of the 4 GiB of CPU's container" in small.fact
     assert small.remedy is not None
     assert "--gpu CPU" in small.remedy
+
+
+def test_a_type_is_looked_up_under_its_own_name() -> None:
+    """Cases under an alias would be left out; a type that is offered by its alias has its own cases."""
+    smaller = CaseSet(tests=({"n": 4},), benchmarks=({"n": 4},), hidden=())
+    made = folder([{"n": 1 << 50}], gpus=("MI300X", "MI300"), cases={"MI300": smaller})
+    (own,) = offered(made, Registry.load())
+    assert (own.name, own.mark) == ("MI300", Mark.OK)
+    (alias,) = offered(folder([{"n": 4}], gpus=("MI300",), cases={"MI300X": smaller}), Registry.load())
+    assert alias.mark is Mark.FAILED
+    assert alias.fact == "runner.yml has cases for MI300X, expected them for MI300, whose alias it is"
+
+
+@pytest.mark.parametrize(
+    ("cases", "fact"), [(CaseSet(tests=()), "no tests"), (CaseSet(benchmarks=()), "no benchmarks")]
+)
+def test_a_type_that_no_ranked_run_could_use_is_a_failure(cases: CaseSet, fact: str) -> None:
+    """The daemon would refuse each of them."""
+    (found,) = offered(folder([{"n": 4}], cases={"CPU": cases}), Registry.load())
+    assert (found.mark, found.fact) == (Mark.FAILED, fact)
 
 
 def test_a_case_that_cannot_fit_is_a_failure() -> None:
