@@ -77,8 +77,10 @@ UNASKED_BYTES = 16 << 20
 #: A worker that has waited for the start flag for longer sleeps in between (`FLAG_SPIN_NS`) and would begin late. So
 #: the next call is announced ahead only where calls follow each other faster than this.
 _SOON_NS = 10_000_000
-#: After so many calls in a row after which the worker did not sleep, nobody looks whether it does: it takes time.
+#: After this many calls in a row after which the worker did not sleep, the judge looks whether it does in one call of
+#: `_LOOK_EVERY`: looking takes time.
 _AWAKE = 3
+_LOOK_EVERY = 16
 #: To look at more threads takes too long.
 _FEW_THREADS = 16
 #: If other processes had the cores for so long during a call, a spinning worker would only make it worse.
@@ -177,7 +179,7 @@ class WorkerClient:
         self._layouts_differ = False
         #: Bytes of each tensor of the last output by message.
         self._output_sizes: list[int] = []
-        #: Calls in a row after which its threads ran while the judge copied a large output.
+        #: Calls in a row after which its threads ran, or nobody looked, while the judge copied a large output.
         self._awake = 0
         #: How long copies of outputs take, by control calls; whether this worker is the control process.
         self.pace = Pace()
@@ -504,7 +506,8 @@ class WorkerClient:
             copy = Copy(layout.sizes, pace=self.pace, is_trusted=self.is_trusted)
             armed = stack.enter_context(self._armed_for(sizes, placed, deadline_ns=deadline_ns))
             waiting_ns, began_ns = self.waiting_cpu_ns, time.thread_time_ns()
-            if self.activity is not None and not self.is_trusted and copy.is_large and self._awake < _AWAKE:
+            looks = self._awake < _AWAKE or self._awake % _LOOK_EVERY == 0
+            if self.activity is not None and not self.is_trusted and copy.is_large and looks:
                 # Lists its threads, which would take long while they can write.
                 look = self.activity.look()
                 if look is not None and len(look.ran_ns) <= _FEW_THREADS:
@@ -525,7 +528,7 @@ class WorkerClient:
             else:
                 addresses, claim_ns = delivery
                 taken = self._taken_like(by_flags, layout, copy, addresses)
-                if copy.activity is not None:
+                if copy.is_large:
                     self._awake = 0 if taken.late_ns < taken.copy_ns else self._awake + 1
             delayed = self._sched_delay.since(before)
             self.waited_ns += taken.ended_ns - start

@@ -389,13 +389,21 @@ def test_the_judge_sees_whether_a_worker_sleeps_while_its_output_is_copied(
 ) -> None:
     """Every thread of each of its processes; then only a byte that was written before it slept can be late."""
     source, is_late = _MEANWHILE[what]
-    read_into, awake = WorkerMemory.read_into, module._AWAKE
+    read_into, fill = WorkerMemory.read_into, Copy.fill
+    looks: list[bool] = []
 
     def slow(self: WorkerMemory, into: memoryview, offset: int) -> None:
         time.sleep(0.001)
         read_into(self, into, offset)
 
+    def noting(self: Copy, places: Sequence[tuple[Readable, int]]) -> Filled:
+        if self.is_large:
+            looks.append(self.activity is not None)
+        return fill(self, places)
+
     monkeypatch.setattr(WorkerMemory, "read_into", slow)
+    monkeypatch.setattr(Copy, "fill", noting)
+    monkeypatch.setattr(module, "_LOOK_EVERY", 5)
     # As in a container, where the kernel tells that there are no new threads; however busy the host is.
     monkeypatch.setattr(Activity, "_newest", lambda _: 7)
     monkeypatch.setattr("tasks.harness.judge.activity._COMPARED_NS", 600e9)
@@ -405,12 +413,13 @@ def test_the_judge_sees_whether_a_worker_sleeps_while_its_output_is_copied(
     payload = torch.ones(9 << 20, dtype=torch.uint8)
     client.memory_bytes = 1 << 30
     _call(client, payload)
-    called = [_call(client, payload) for _ in range(awake + 1)]
+    looks.clear()
+    called = [_call(client, payload) for _ in range(6)]
     assert all(call.by_flags for call in called)
     if is_late:
         assert all(call.late_ns == call.copy_ns for call in called)
-        # Nobody looks at many.
-        assert client._awake == (0 if what == "has many threads" else awake)
+        # Nobody looks at many, nor often at one that is awake.
+        assert looks == ([False] * 6 if what == "has many threads" else [True, True, True, False, False, True])
     else:
         assert any(0 < call.late_ns < call.copy_ns and not call.stalled for call in called)
 
