@@ -121,10 +121,14 @@ def late_ns(samples: Sequence[Sample]) -> float:
 
     A byte that is late by a part of its copy is missing with that probability, so all calls gain one copy: the longest,
     since a worker may have made the copies of some calls longer. A call in whose copy it slept gains at most the time
-    before, in which the judge hardly read.
+    before, in which the judge hardly read. Those tell how long a call takes at most, and no other gains more than that.
     """
-    awake_ns = (sample.copy_ns for sample in samples if sample.late_ns == sample.copy_ns)
-    return max(awake_ns, default=0) + sum(sample.late_ns for sample in samples if sample.late_ns < sample.copy_ns)
+    awake = [sample for sample in samples if sample.late_ns == sample.copy_ns]
+    asleep = [sample for sample in samples if sample.late_ns < sample.copy_ns]
+    awake_ns = max((sample.copy_ns for sample in awake), default=0)
+    if asleep:
+        awake_ns = min(awake_ns, len(awake) * max(sample.outside_ns + sample.late_ns for sample in asleep))
+    return awake_ns + sum(sample.late_ns for sample in asleep)
 
 
 def length_ns(spans_ns: Sequence[float], facts: HandOverFacts) -> float:

@@ -388,7 +388,11 @@ def test_late_bytes_gain_one_copy_and_the_time_before_each_sleep() -> None:
     """In that time the judge looks at the worker, and reads hardly a block."""
     times_ns = [(500, 500), (700, 700), (900, 60), (900, 70)]
     samples = [Sample(claim_ns=0, outside_ns=100, copy_ns=copy_ns, late_ns=each) for copy_ns, each in times_ns]
-    assert [late_ns(samples), late_ns(samples[2:]), late_ns([])] == [700 + 60 + 70, 60 + 70, 0]
+    assert [late_ns(samples), late_ns(samples[2:]), late_ns([])] == [2 * (100 + 70) + 60 + 70, 60 + 70, 0]
+    # No call gains more than it can take, and all together no more than the longest copy.
+    assert late_ns(samples[1:]) == 100 + 70 + 60 + 70
+    assert late_ns(samples[:2]) == 700
+    assert late_ns([*samples[:2]] * 20 + samples[2:]) == 700 + 60 + 70
 
 
 def test_copies_that_stall_in_control_calls_set_no_call_aside() -> None:
