@@ -229,7 +229,7 @@ def test_a_key_counts_in_its_time() -> None:
 
 @pytest.mark.parametrize("name", ["registered_at", "replaced_at", "revoked_from"])
 def test_a_time_of_a_key_has_a_zone(name: str) -> None:
-    """A list that somebody wrote by hand may lack it."""
+    """A list that was written by hand may lack it."""
     (listed, *_) = json.loads(json.dumps(listed_keys(KEYS)))
     assert read_keys(json.dumps([listed])) == KEYS[:1]
     with pytest.raises(DataError, match="no list of keys"):

@@ -85,6 +85,11 @@ class Sample:
     more_tensors: int = 0
 
     @property
+    def slept(self) -> bool:
+        """Whether the worker was seen to sleep until the end of the copy."""
+        return self.late_ns < self.copy_ns
+
+    @property
     def claimed_ns(self) -> float:
         """The claim, at most the span on the judge's clock."""
         return float(max(min(self.claim_ns, self.outside_ns), FLOOR_NS))

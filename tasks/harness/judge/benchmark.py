@@ -161,7 +161,7 @@ class Benchmark:
             facts = {**row.facts, "timed_again": again, **timed.details, "controls": timed.controls_made}
             facts["set_aside"] = len(timed.claims_ns) - len(samples)
             facts["controls_stalled"] = timed.controls_stalled
-            facts["asleep"] = sum(sample.late_ns < sample.copy_ns for sample in samples)
+            facts["asleep"] = sum(sample.slept for sample in samples)
             self._report(run, index, samples, verdict, timed=timed, stopping=stopping, facts=facts)
 
     def time(self, run: ModeRun, timed: TimedCase, stopping: Stopping, *, clock: _JudgeClock | None = None) -> Timed:

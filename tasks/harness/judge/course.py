@@ -123,8 +123,8 @@ def late_ns(samples: Sequence[Sample]) -> float:
     since a worker may have made the copies of some calls longer. A call in whose copy it slept gains at most the time
     before, in which the judge hardly read. Those tell how long a call takes at most, and no other gains more than that.
     """
-    awake = [sample for sample in samples if sample.late_ns == sample.copy_ns]
-    asleep = [sample for sample in samples if sample.late_ns < sample.copy_ns]
+    awake = [sample for sample in samples if not sample.slept]
+    asleep = [sample for sample in samples if sample.slept]
     awake_ns = max((sample.copy_ns for sample in awake), default=0)
     if asleep:
         awake_ns = min(awake_ns, len(awake) * max(sample.outside_ns + sample.late_ns for sample in asleep))

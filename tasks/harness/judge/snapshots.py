@@ -84,6 +84,11 @@ class Filled:
     #: How long it had gone on before, without what the blocks that stalled took longer than others.
     copied_ns: float = 0.0
 
+    @property
+    def slept(self) -> bool:
+        """Whether the worker was seen to sleep until the end of the copy."""
+        return self.late_ns < self.copy_ns
+
 
 @dataclass(frozen=True, kw_only=True)
 class Taken(Filled):
@@ -182,7 +187,7 @@ class Copy:
         self.delayed: Callable[[], int | None] | None = None
         #: The same when the call was over, if that was with the first block of a large output; else None.
         self.delayed_ns: int | None = None
-        #: What the worker's processes do, to show of a large output that they sleep; None: nobody looks.
+        #: The worker's processes: the copy of a large output looks whether they sleep. None: it does not look.
         self.activity: Activity | None = None
         self._sizes = sizes
         self._pace = pace or Pace()

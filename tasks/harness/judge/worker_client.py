@@ -179,7 +179,7 @@ class WorkerClient:
         self._layouts_differ = False
         #: Bytes of each tensor of the last output by message.
         self._output_sizes: list[int] = []
-        #: Calls in a row after which its threads ran, or nobody looked, while the judge copied a large output.
+        #: Calls with a large output since the worker was last seen to sleep.
         self._awake = 0
         #: How long copies of outputs take, by control calls; whether this worker is the control process.
         self.pace = Pace()
@@ -529,7 +529,7 @@ class WorkerClient:
                 addresses, claim_ns = delivery
                 taken = self._taken_like(by_flags, layout, copy, addresses)
                 if copy.is_large:
-                    self._awake = 0 if taken.late_ns < taken.copy_ns else self._awake + 1
+                    self._awake = 0 if taken.slept else self._awake + 1
             delayed = self._sched_delay.since(before)
             self.waited_ns += taken.ended_ns - start
             self.waiting_cpu_ns = waiting_ns + time.thread_time_ns() - began_ns

@@ -418,7 +418,7 @@ def test_the_judge_sees_whether_a_worker_sleeps_while_its_output_is_copied(
     assert all(call.by_flags for call in called)
     if is_late:
         assert all(call.late_ns == call.copy_ns for call in called)
-        # Nobody looks at many, nor often at one that is awake.
+        # The judge looks at no worker with many threads, and seldom at one that stays awake.
         assert looks == ([False] * 6 if what == "has many threads" else [True, True, True, False, False, True])
     else:
         assert any(0 < call.late_ns < call.copy_ns and not call.stalled for call in called)

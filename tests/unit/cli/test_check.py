@@ -56,7 +56,7 @@ def test_what_of_ours_a_submission_can_read_is_named(
 def test_a_state_directory_that_this_user_may_not_write_is_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of the service's, for somebody else who may use the engine, or a full disk."""
+    """The state directory may be the service's, while another user of the engine checks; or its disk may be full."""
 
     def prove(*_: object) -> NoReturn:
         raise PermissionError(13, "Permission denied", "/var/lib/kernel-runner/stage")

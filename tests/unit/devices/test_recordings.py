@@ -252,10 +252,10 @@ def test_a_driver_that_hangs_hides_what_it_has_not_told(machine: Machine, monkey
 
     monkeypatch.setattr(nvml, "nvmlDeviceGetHandleByIndex", hang, raising=False)
     monkeypatch.setattr(listing_module, "LIMIT_S", 2.0)
-    found = list_devices()
+    listing = list_devices()
     release.set()
-    assert [device.index for device in found.devices] == [0, 1]
-    assert found.problems == ("nvidia devices cannot all be listed: the driver does not answer within 2 s",)
+    assert [device.index for device in listing.devices] == [0, 1]
+    assert listing.problems == ("nvidia devices cannot all be listed: the driver does not answer within 2 s",)
 
 
 def _raising(error: Exception) -> Callable[[], None]:

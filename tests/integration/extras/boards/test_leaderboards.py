@@ -67,15 +67,15 @@ def test_a_task_is_not_offered_where_it_does_not_fit(cli: Call, tmp_path: Path) 
     """By the memory that its cases need: the refusal says which case, how much, and what the type has."""
     folder = write_task(tmp_path / "large", gpus=["CPU", "H100"])
     (folder / "runner.yml").write_text('memory: "n * 2 ** 29"')
-    said = cli("leaderboard", "create", folder)
-    assert (said.code, cli("leaderboard", "list", "--json").document) == (2, [])
+    outcome = cli("leaderboard", "create", folder)
+    assert (outcome.code, cli("leaderboard", "list", "--json").document) == (2, [])
     says = "case n: 16; seed: 3 needs 8 GiB of memory (its `memory`), more than the 4 GiB of CPU's container"
-    assert says in said.err
+    assert says in outcome.err
     assert cli("leaderboard", "create", folder, "--gpu", "H100").code == 0
     (folder / "runner.yml").write_text("cases: {MI300X: {tests: []}}")
-    said = cli("leaderboard", "create", folder, "--gpu", "MI300X", "--name", "aliased")
-    assert said.code == 2
-    assert "runner.yml has cases for MI300X, expected them for MI300, whose alias it is" in said.err
+    outcome = cli("leaderboard", "create", folder, "--gpu", "MI300X", "--name", "aliased")
+    assert outcome.code == 2
+    assert "runner.yml has cases for MI300X, expected them for MI300, whose alias it is" in outcome.err
 
 
 def test_an_update_keeps_what_is_not_given(cli: Call, board: str, tmp_path: Path) -> None:
@@ -241,8 +241,8 @@ def test_an_import_that_one_board_stops_stores_nothing(
         write_task(tmp_path / name)
     competition = write_competition(tmp_path, entry("first"), entry("second", **keys))
     for options in ((), ("--dry-run",)):
-        said = cli("leaderboard", "import", competition, *options)
-        assert (said.code, says in said.err) == (2, True), said.err
+        outcome = cli("leaderboard", "import", competition, *options)
+        assert (outcome.code, says in outcome.err) == (2, True), outcome.err
     assert cli("leaderboard", "list", "--json").document == []
 
 

@@ -174,12 +174,12 @@ def test_what_is_compiled_is_not_read_as_python(run_code: Call, tmp_path: Path) 
     folder = shutil.copytree(FIXTURES / "compiled_task", tmp_path / "compiled")
     with (folder / "task.yml").open("a") as file:
         file.write('templates: {"CUDA": "solutions/correct/loop.cuh"}\n')
-    said = run_code("task", "check", folder, "--json")
-    assert said.code == 0
-    found = findings(said)
-    assert found["solutions"] == ("warning", "not tried, nor are templates: lang is cu")
-    assert found["reference"] == ("ok", "passes its own check")
-    assert "template CUDA" not in found
+    outcome = run_code("task", "check", folder, "--json")
+    assert outcome.code == 0
+    checks = findings(outcome)
+    assert checks["solutions"] == ("warning", "not tried, nor are templates: lang is cu")
+    assert checks["reference"] == ("ok", "passes its own check")
+    assert "template CUDA" not in checks
 
 
 def test_a_failure_names_the_authors_own_line(run_code: Call, tmp_path: Path) -> None:
@@ -188,9 +188,9 @@ def test_a_failure_names_the_authors_own_line(run_code: Call, tmp_path: Path) ->
         folder = write_folder(
             tmp_path / f"raises{number}", reference=REFERENCE.replace("return data * 2", f"return {call}")
         )
-        said = run_code("task", "check", folder, "--json")
-        assert said.code == 1
-        assert {each["remedy"] for each in said.document["checks"] if each["name"].startswith("case ")} == {
+        outcome = run_code("task", "check", folder, "--json")
+        assert outcome.code == 1
+        assert {each["remedy"] for each in outcome.document["checks"] if each["name"].startswith("case ")} == {
             f"see reference.py, line {REFERENCE[: REFERENCE.index('return data * 2')].count(chr(10)) + 1}"
         }
 

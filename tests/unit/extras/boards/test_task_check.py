@@ -54,8 +54,8 @@ def test_the_largest_case_is_compared_with_the_types_memory() -> None:
 def test_a_type_is_looked_up_under_its_own_name() -> None:
     """Cases under an alias would be left out; a type that is offered by its alias has its own cases."""
     smaller = CaseSet(tests=({"n": 4},), benchmarks=({"n": 4},), hidden=())
-    made = folder([{"n": 1 << 50}], gpus=("MI300X", "MI300"), cases={"MI300": smaller})
-    (own,) = offered(made, Registry.load())
+    task_folder = folder([{"n": 1 << 50}], gpus=("MI300X", "MI300"), cases={"MI300": smaller})
+    (own,) = offered(task_folder, Registry.load())
     assert (own.name, own.mark) == ("MI300", Mark.OK)
     (alias,) = offered(folder([{"n": 4}], gpus=("MI300",), cases={"MI300X": smaller}), Registry.load())
     assert alias.mark is Mark.FAILED
