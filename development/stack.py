@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from runner.base.config import Config
 from runner.base.environment import process_environment
 from runner.base.errors import ConfigError, InfrastructureError
+from runner.extras.config import SiteConfig
 from sandbox.errors import RootFilesystemError, SandboxError
 from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot
@@ -315,7 +315,7 @@ class Stack:
         if not self.admin_token_file.exists():
             self.admin_token_file.touch(mode=0o600)
             self.admin_token_file.write_text(f"{secrets.token_hex(16)}\n", encoding="ascii")
-        usual = Config.load(self.config_file, environ={}).gateway_address
+        usual = SiteConfig.load(self.config_file, environ={}).gateway_address
         host, port = usual.host or "127.0.0.1", _free_port(usual.host or "127.0.0.1", usual.port)
         if port != usual.port:
             say(f"port {usual.port} is taken by another program: this gateway takes port {port}")
@@ -361,7 +361,7 @@ class Stack:
     def _gateway_address(self) -> str:
         """Where the gateway was told to listen: the second line of its pid file, or what the configuration says."""
         lines = self._gateway_pid_file.read_text(encoding="utf-8").splitlines()
-        return lines[1] if len(lines) > 1 else str(Config.load(self.config_file, environ={}).gateway_address)
+        return lines[1] if len(lines) > 1 else str(SiteConfig.load(self.config_file, environ={}).gateway_address)
 
     def stop_gateway(self) -> None:
         """Let the gateway finish what is open, and end it."""
