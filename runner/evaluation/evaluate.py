@@ -41,7 +41,6 @@ from runner.evaluation.kinds.kernel import Kernel
 from runner.evaluation.kinds.kind import Kind, Spent
 from runner.evaluation.kinds.program import Program
 from runner.evaluation.kinds.submission import Submission
-from runner.evaluation.kinds.validation import Validating
 from runner.evaluation.plan import make_probe
 from runner.evaluation.verdict import invalid
 from runner.evaluation.warm_pool import WarmPool
@@ -291,7 +290,7 @@ class Evaluator:
             _log.warning("task_keys_unknown", leaderboard=job.leaderboard, keys=", ".join(unknown))
         task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
         if isinstance(job, ValidationJob):
-            return Validating(ValidationContext(**facts, task=task))
+            return guests.validation(ValidationContext(**facts, task=task))
         try:
             job.code.decode("utf-8")
         except UnicodeDecodeError as error:
