@@ -467,10 +467,12 @@ class Config(BaseModel):
             if first["type"] == "extra_forbidden":
                 near = nearest(str(rest[-1]), cls.tables[str(key)].model_fields)
                 raise ConfigError(f"{where} is not known, the nearest valid key is {near!r}") from None
-            secrets = {name for name, field in cls.tables.get(str(key), cls).model_fields.items() if not field.repr}
-            # What is no text may be a table with a secret in it.
-            secret = not secrets.isdisjoint((key, *rest)) or (
-                key in cls.tables and bool(secrets) and not isinstance(first["input"], str)
+            table = cls.tables.get(str(key))
+            secrets = {name for name, field in (table or cls).model_fields.items() if not field.repr}
+            names = [part for part in rest if isinstance(part, str)]
+            # Where tables may have a secret, all but the text of another key may be one, or have one in it.
+            secret = not secrets.isdisjoint((key, *names)) or (
+                table is not None and bool(secrets) and not (names and isinstance(first["input"], str))
             )
             shown = "a value that is not shown" if secret else repr(first["input"])
             # The cause would print the input, and with it a password.

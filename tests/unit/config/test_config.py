@@ -155,6 +155,7 @@ def test_a_wrong_value_is_refused_with_key_found_and_expected(
             "webhooks: .*each name once",
         ),
         ("{format = 'slack', url = 'http://x'}", "", r"webhooks\[0\]\.name: found a value that is not shown"),
+        ("'hidden'", "", r"webhooks\[0\]: found a value that is not shown"),
     ],
 )
 def test_webhooks_and_their_secrets_fit_together(
