@@ -19,13 +19,14 @@ import stat
 import subprocess
 import sys
 import time
+import tomllib
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from runner.base.config import Config
+from runner.base.config import HttpAddress
 from runner.base.environment import process_environment
 from runner.base.errors import ConfigError, InfrastructureError
 from sandbox.errors import RootFilesystemError, SandboxError
@@ -46,6 +47,8 @@ _SOCKET_BYTES = 107
 _ENGINE_SOCKETS = "docker-exec/containerd/containerd.sock.ttrpc"
 #: The command of the gateway's process.
 _GATEWAY = "gateway"
+#: Where it listens by default.
+GATEWAY_LISTEN = "127.0.0.1:8000"
 #: What the command line reads beside KERNEL_RUNNER_*.
 _SETTINGS = ("DATABASE_URL", "DOCKER_HOST")
 _STATE = Path("/var/tmp")  # noqa: S108 survives reboots; a directory of another owner is refused
@@ -315,7 +318,7 @@ class Stack:
         if not self.admin_token_file.exists():
             self.admin_token_file.touch(mode=0o600)
             self.admin_token_file.write_text(f"{secrets.token_hex(16)}\n", encoding="ascii")
-        usual = Config.load(self.config_file, environ={}).gateway_address
+        usual = self._configured_gateway()
         host, port = usual.host or "127.0.0.1", _free_port(usual.host or "127.0.0.1", usual.port)
         if port != usual.port:
             say(f"port {usual.port} is taken by another program: this gateway takes port {port}")
@@ -361,7 +364,12 @@ class Stack:
     def _gateway_address(self) -> str:
         """Where the gateway was told to listen: the second line of its pid file, or what the configuration says."""
         lines = self._gateway_pid_file.read_text(encoding="utf-8").splitlines()
-        return lines[1] if len(lines) > 1 else str(Config.load(self.config_file, environ={}).gateway_address)
+        return lines[1] if len(lines) > 1 else str(self._configured_gateway())
+
+    def _configured_gateway(self) -> HttpAddress:
+        """Where the configuration has the gateway listen."""
+        listen = tomllib.loads(self.config_file.read_text(encoding="utf-8")).get("gateway_listen", GATEWAY_LISTEN)
+        return HttpAddress.parse(listen, directory=self.config_file.parent) or HttpAddress()
 
     def stop_gateway(self) -> None:
         """Let the gateway finish what is open, and end it."""

@@ -1,7 +1,8 @@
 """The configuration of a host: one TOML file, overridden by the environment, validated once.
 
-Owns every setting's name, default, meaning and example. The string below a field of `Config` is its description.
-docs/configuration.md is made of all that (`python -m tests.unit.config.page`).
+Owns the name, default, meaning and example of every key of the core; those of guests are in `SiteConfig`
+(runner/extras/config.py), which commands load. The string below a field is its description. docs/configuration.md is
+made of all that (`python -m tests.unit.config.page`).
 `runner.base.environment` reads the process's environment. Must not connect to anything.
 
 Pydantic validates; pydantic-settings does not read. It passes over unknown variables, and its errors do not say which
@@ -22,13 +23,20 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
-from urllib.parse import urlsplit
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
-from pydantic_core.core_schema import ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from runner.base import database_address
 from runner.base.environment import PATH_VARIABLE, PREFIX, credential_file, nearest, overrides, process_environment
@@ -39,11 +47,6 @@ DEFAULT_PATH: Final = Path("/etc/kernel-runner/config.toml")
 #: Ten days. No clock of a thread, a container or the database takes times without an end.
 _LONGEST_S: Final = 864_000.0
 _EXAMPLE_URL: Final = "postgresql://runner@db.example/kernelbot"
-_SECRET: Final = frozenset({"database_url"})
-_WEBHOOK_SECRETS: Final = "webhook_secrets"
-_WEBHOOK_SECRET: Final = re.compile("whsec_([A-Za-z0-9+/]{4}){8,21}([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
-#: The shortest token for the gateway's admin routes.
-_TOKEN_CHARS: Final = 16
 
 
 class SlotConfig(BaseModel):
@@ -64,46 +67,6 @@ class SlotConfig(BaseModel):
         """Let a device be written as its bare index."""
         if isinstance(value, list | tuple):
             return tuple(str(item) if isinstance(item, int) and not isinstance(item, bool) else item for item in value)
-        return value
-
-
-#: What webhooks tell of leaderboards.
-BOARD_EVENTS: Final = ("record.new", "ranking.top3", "board.opened", "board.closed", "board.final")
-_WebhookEvent = Literal[
-    "record.new", "ranking.top3", "board.opened", "board.closed", "board.final", "host.lost", "host.back"
-]
-
-
-class WebhookConfig(BaseModel):
-    """One target of webhooks as the operator writes it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")
-    """What commands and logs call it: `a` to `z`, digits, `-` and `_`."""
-    format: Literal["discord", "slack", "json"]
-    """`"discord"`, `"slack"`, or `"json"`, which is signed."""
-    url: str | None = Field(default=None, pattern=r"^https?://[^\s/?#]", repr=False)
-    """Its address, unless `webhook_secrets_file` has it."""
-    events: tuple[_WebhookEvent, ...] = Field(default=BOARD_EVENTS, min_length=1)
-    """The events that it gets. Without it, all but those of hosts."""
-    boards: tuple[str, ...] | None = Field(default=None, min_length=1)
-    """The leaderboards whose events it gets. Without it, all public ones. `webhook list` says which are not there."""
-
-
-class WebhookSecret(BaseModel):
-    """What the file of secrets holds of one target."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    url: str | None = Field(default=None, pattern=r"^https?://[^\s/?#]", repr=False)
-    secret: str | None = Field(default=None, repr=False)
-
-    @field_validator("secret")
-    @classmethod
-    def _a_key(cls, value: str | None) -> str | None:
-        if value is not None and not _WEBHOOK_SECRET.fullmatch(value):
-            raise ValueError("expected whsec_ and 24 to 64 bytes in base64")
         return value
 
 
@@ -149,17 +112,24 @@ class HttpAddress:
         return f"[{self.host}]:{self.port}" if ":" in (self.host or "") else f"{self.host}:{self.port}"
 
 
-#: Keys that hold lists of tables.
-TABLES: Final[Mapping[str, type[BaseModel]]] = {"slots": SlotConfig, "webhooks": WebhookConfig}
+def _absolute(value: Path) -> Path:
+    if not value.is_absolute():
+        raise ValueError("an absolute path: a service has no working directory to speak of")
+    return value
+
+
+AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 _Word = Annotated[Literal["auto"], Tag("word")]
 _Slots = Annotated[_Word | Annotated[tuple[SlotConfig, ...], Tag("value")], Discriminator(_kind)]
 _Count = Annotated[_Word | Annotated[int, Field(ge=0, le=1024), Tag("value")], Discriminator(_kind)]
 
 
 class Config(BaseModel):
-    """Every setting. Frozen; its repr holds no password."""
+    """Every setting of the core. Frozen; its repr holds no password."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
+    #: Keys that hold lists of tables.
+    tables: ClassVar[Mapping[str, type[BaseModel]]] = {"slots": SlotConfig}
 
     database_url: str | None = Field(
         default=None,
@@ -175,7 +145,9 @@ class Config(BaseModel):
     `postgresql://runner@db1,db2/kernelbot`. No output and no log shows its password. Usually the credential,
     `database_url_file` or `DATABASE_URL` sets it.
     """
-    database_url_file: Path | None = Field(default=None, examples=["/etc/kernel-runner/credentials/database_url"])
+    database_url_file: AbsolutePath | None = Field(
+        default=None, examples=["/etc/kernel-runner/credentials/database_url"]
+    )
     """
     A file whose one line is `database_url`, so that the configuration holds no secret. Its owner is root, its mode
     0600. It counts where nothing else gives `database_url`. The service cannot read it: systemd reads it at each start
@@ -199,20 +171,20 @@ class Config(BaseModel):
     The host's name in the database: it owns leases and appears in `kernel-runner host list`. Letters, digits, `.`, `_`
     and `-`. Two daemons must not share it: the second one waits until the first has stopped.
     """
-    state_dir: Path = Field(default=Path("/var/lib/kernel-runner"), examples=["/data/kernel-runner"])
+    state_dir: AbsolutePath = Field(default=Path("/var/lib/kernel-runner"), examples=["/data/kernel-runner"])
     """
     Where the daemon keeps what survives a job: the staged harness, results that wait for the database (`spool/`), and
     the host's id (`instance`) and private key (`receipt.key`). It must be on a disk that survives a restart. One daemon
     per directory. It belongs to the service's user; another one than the default is also named in a drop-in
     (`ReadWritePaths=`, as in `site.conf`).
     """
-    eval_python: Path | None = Field(default=None, examples=["/opt/kernel-runner/eval/bin/python"])
+    eval_python: AbsolutePath | None = Field(default=None, examples=["/opt/kernel-runner/eval/bin/python"])
     """
     The interpreter of the evaluation environment, in which submissions run: torch, numpy and what your tasks import.
     `kernel-runner serve` needs it. It must not be the daemon's own environment, since submissions can import everything
     in it.
     """
-    gpus_dir: Path = Field(default=Path("/etc/kernel-runner/gpus.d"), examples=["/srv/gpu-types"])
+    gpus_dir: AbsolutePath = Field(default=Path("/etc/kernel-runner/gpus.d"), examples=["/srv/gpu-types"])
     """Directory with your own [GPU types](adding-a-gpu-type.md). It need not exist."""
     slots: _Slots = Field(
         default="auto",
@@ -340,130 +312,6 @@ class Config(BaseModel):
     IPv6 `"[::1]:PORT"`) has neither encryption nor a password, so put any address but `127.0.0.1` and `::1` behind a
     firewall. `"off"` turns it off. If the address cannot be had, the daemon logs that and goes on without.
     """
-    gateway_listen: str = Field(default="127.0.0.1:8000", examples=["0.0.0.0:8000"])
-    """
-    Where `kernel-runner gateway` serves HTTP ([gateway.md](gateway.md)): `"HOST:PORT"`, `"[IPV6]:PORT"`, or
-    `"unix:PATH"` for a proxy on this host (a relative path is below `state_dir`). Under systemd the unit
-    `kernel-runner-gateway.socket` says where instead. The gateway has no encryption of its own. The daemon reads none
-    of the keys that begin with `gateway_`.
-    """
-    gateway_admin_token_file: Path | None = Field(
-        default=None, examples=["/etc/kernel-runner/credentials/gateway_admin_token"]
-    )
-    """
-    A file whose one line is the token for the gateway's admin routes, at least 16 characters. systemd's credential
-    `gateway_admin_token` goes before it. Without either, no admin route is open.
-    """
-    gateway_trusted_proxies: str = Field(default="127.0.0.1,::1", examples=["10.0.0.5,10.0.1.0/24"])
-    """
-    Addresses whose `X-Forwarded-For` and `X-Forwarded-Proto` the gateway believes, separated by commas. Limits per
-    address need this behind a proxy; `"*"` lets every client forge its address.
-    """
-    gateway_connections: int = Field(default=8, ge=1, le=100, examples=[16])
-    """How many connections to the database the gateway opens at most, beside one that listens for events."""
-    gateway_requests_per_minute: int = Field(default=600, ge=1, examples=[1200])
-    """
-    How many requests of one user the gateway answers in a minute; a waiting popcorn-cli sends twelve. An address
-    without a valid login has half as many, and a fiftieth as many attempts to log in.
-    """
-    gateway_streams: int = Field(default=2000, ge=1, examples=[500])
-    """
-    How many streams of submissions' events the gateway holds open at most; one user has a tenth of them. As many
-    watchers of live pages may be there; half of them from one address.
-    """
-    gateway_problems_dir: Path | None = Field(default=None, examples=["/srv/reference-kernels/problems"])
-    """
-    A folder with tasks and competition files, from which the admin routes make leaderboards. The gateway downloads
-    nothing: keep the folder up to date yourself.
-    """
-    gateway_publish_url_file: Path | None = Field(
-        default=None, examples=["/etc/kernel-runner/credentials/gateway_publish_url"]
-    )
-    """
-    A file whose one line is the address of the database for a login that may write leaderboards, the owner's: the
-    gateway's own may not. systemd's credential `gateway_publish_url` goes before it. Without either, the admin routes
-    that make leaderboards answer 501. Set it only where holders of the admin token may also read the hidden cases.
-    """
-    gateway_public_url: str | None = Field(
-        default=None, pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", examples=["https://kernels.example"]
-    )
-    """
-    The address under which people reach the gateway, without a path: links of its pages begin at `/`. Feeds, and what
-    chats show of a link, name it. Logins by OAuth come back to it: register `<gateway_public_url>/auth/cli/github` or
-    `/auth/cli/discord` with the provider.
-    """
-    gateway_github_client_id: str | None = Field(default=None, min_length=1, examples=["Ov23liExample"])
-    """The client id of your OAuth application at GitHub; with it, people can log in by GitHub."""
-    gateway_github_secret_file: Path | None = Field(
-        default=None, examples=["/etc/kernel-runner/credentials/gateway_github_secret"]
-    )
-    """The client secret of that application, one line. systemd's credential `gateway_github_secret` goes before it."""
-    gateway_github_url: str = Field(
-        default="https://github.com", pattern=r"^https?://", examples=["https://github.example.com"]
-    )
-    """Where GitHub is; another address is a GitHub Enterprise Server."""
-    gateway_discord_client_id: str | None = Field(default=None, min_length=1, examples=["1098765432109876543"])
-    """The client id of your OAuth application at Discord; with it, people can log in by Discord."""
-    gateway_discord_secret_file: Path | None = Field(
-        default=None, examples=["/etc/kernel-runner/credentials/gateway_discord_secret"]
-    )
-    """The client secret of that application, one line. systemd's credential `gateway_discord_secret` goes before it."""
-    gateway_discord_url: str = Field(
-        default="https://discord.com", pattern=r"^https?://", examples=["http://127.0.0.1:8001"]
-    )
-    """Where Discord is; another address is a stand-in for tests."""
-    discord_token_file: Path | None = Field(default=None, examples=["/etc/kernel-runner/credentials/discord_token"])
-    """
-    The token of your bot at Discord, one line; `kernel-runner discord` needs it ([discord.md](discord.md)). systemd's
-    credential `discord_token` goes before it.
-    """
-    discord_guild_id: int | None = Field(default=None, ge=1, examples=[1098765432109876543])
-    """
-    The server in which the bot offers its commands, and whose roles count. Without it, in all that it is a member of;
-    roles then count while it is in one alone.
-    """
-    discord_channel_id: int | None = Field(default=None, ge=1, examples=[1098765432109876544])
-    """The channel for verdicts of ranked submissions. Without it, each goes to the channel of its command."""
-    discord_creator_role: str = Field(default="Leaderboard Creator", min_length=1, examples=["Author"])
-    """The role of the server whose members may create leaderboards."""
-    discord_admin_role: str = Field(default="Leaderboard Admin", min_length=1, examples=["Moderator"])
-    """The role of the server whose members may also delete them, stop and start submissions, and ban users."""
-    discord_publish_url_file: Path | None = Field(
-        default=None, examples=["/etc/kernel-runner/credentials/discord_publish_url"]
-    )
-    """
-    As `gateway_publish_url_file`, for `/leaderboard create`: the address of the database for a login that may write
-    leaderboards. systemd's credential `discord_publish_url` goes before it. Without either, that command is refused.
-    """
-    webhooks: tuple[WebhookConfig, ...] = Field(
-        default=(),
-        examples=[
-            [
-                {"name": "news", "format": "discord"},
-                {
-                    "name": "pager",
-                    "format": "json",
-                    "events": ["host.lost", "host.back"],
-                    "url": "https://ops.example/x",
-                },
-            ]
-        ],
-    )
-    """
-    Where `kernel-runner webhook run` tells what happens ([webhooks.md](webhooks.md)). In the file also as tables at its
-    end, `[[webhooks]]`; `KERNEL_RUNNER_WEBHOOKS` takes the list as JSON.
-    """
-    webhook_secrets_file: Path | None = Field(default=None, examples=["/etc/kernel-runner/credentials/webhook_secrets"])
-    """
-    A TOML file with the addresses of these webhooks, which are secrets for Discord and Slack (`news.url = "..."`), and
-    the secrets that JSON is signed with (`pager.secret = "whsec_..."`). systemd's credential `webhook_secrets` goes
-    before it.
-    """
-    webhook_private_networks: str = Field(default="", examples=["10.1.0.0/16,fd00:1::/32"])
-    """
-    Networks that webhooks of single leaderboards may reach beside public addresses, separated by commas. Those of the
-    configuration may reach any address.
-    """
     log_format: Literal["auto", "json", "console"] = Field(default="auto", examples=["json"])
     """
     `"json"` is one object per line, for the journal. `"console"` is for people. `"auto"` is console on a terminal and
@@ -471,36 +319,6 @@ class Config(BaseModel):
     """
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", examples=["debug"])
     """The least severe lines to log: `"debug"`, `"info"`, `"warning"` or `"error"`."""
-
-    @field_validator("gateway_public_url")
-    @classmethod
-    def _without_a_path(cls, value: str | None) -> str | None:
-        if urlsplit(value or "").path.strip("/"):
-            raise ValueError(
-                "an address without a path, since links of the gateway's pages begin at /; let the proxy give it a "
-                "name of its own, e.g. https://kernels.example"
-            )
-        return value
-
-    @field_validator(
-        "database_url_file",
-        "state_dir",
-        "eval_python",
-        "gpus_dir",
-        "gateway_admin_token_file",
-        "gateway_problems_dir",
-        "gateway_publish_url_file",
-        "gateway_github_secret_file",
-        "gateway_discord_secret_file",
-        "discord_token_file",
-        "discord_publish_url_file",
-        "webhook_secrets_file",
-    )
-    @classmethod
-    def _absolute(cls, value: Path | None) -> Path | None:
-        if value is not None and not value.is_absolute():
-            raise ValueError("an absolute path: a service has no working directory to speak of")
-        return value
 
     @field_validator("*", mode="before")
     @classmethod
@@ -516,32 +334,6 @@ class Config(BaseModel):
         HttpAddress.parse(value, directory=Path("/"))
         return value
 
-    @field_validator("gateway_listen")
-    @classmethod
-    def _a_place_to_serve(cls, value: str) -> str:
-        if HttpAddress.parse(value, directory=Path("/")) is None:
-            raise ValueError('"HOST:PORT", "[IPV6]:PORT" or "unix:PATH"')
-        return value
-
-    @field_validator("webhooks")
-    @classmethod
-    def _one_of_each_name(cls, value: tuple[WebhookConfig, ...]) -> tuple[WebhookConfig, ...]:
-        if len({webhook.name for webhook in value}) < len(value):
-            raise ValueError("each name once")
-        return value
-
-    @field_validator("gateway_trusted_proxies", "webhook_private_networks")
-    @classmethod
-    def _networks(cls, value: str, info: ValidationInfo) -> str:
-        if (info.field_name, value) == ("gateway_trusted_proxies", "*"):
-            return value
-        for network in filter(None, value.split(",")):
-            try:
-                ip_network(network.strip())
-            except ValueError as error:
-                raise ValueError(f"addresses and networks, separated by commas: {error}") from None
-        return value
-
     @model_validator(mode="after")
     def _heartbeats_fit_the_lease(self) -> Self:
         if self.heartbeat_s > self.lease_s / 3:
@@ -552,7 +344,7 @@ class Config(BaseModel):
         return self
 
     @classmethod
-    def load(cls, path: Path | None = None, *, environ: Mapping[str, str] | None = None) -> Config:
+    def load(cls, path: Path | None = None, *, environ: Mapping[str, str] | None = None) -> Self:
         """Read the file (`path`, else $KERNEL_RUNNER_CONFIG, else the default path if it exists) and the environment.
 
         Raises:
@@ -562,16 +354,16 @@ class Config(BaseModel):
         if path is None and environ.get(PATH_VARIABLE):
             path = Path(environ[PATH_VARIABLE])
         file = path or DEFAULT_PATH
-        values = _read(file, optional=path is None)
+        values = cls._read(file, optional=path is None)
         origin = {key: f"{file}: {key}" for key in values}
         credential = credential_file("database_url", environ)
         # The unit has an empty one for hosts that name the database elsewhere.
         if credential is not None and (address := _secret_file(credential)):
             values["database_url"], origin["database_url"] = address, f"credential {credential}"
         for variable, key, text in overrides(environ, list(cls.model_fields)):
-            values[key] = _parse(key, text)
+            values[key] = cls._parse(key, text)
             origin[key] = f"environment: {variable}"
-        config = _validate(values, origin)
+        config = cls._validate(values, origin)
         if config.database_url is None and config.database_url_file is not None:
             with suppress(ConfigError):
                 # Only some users may read it, and only some commands need it: see `require_database_url`.
@@ -582,82 +374,6 @@ class Config(BaseModel):
     def http_address(self) -> HttpAddress | None:
         """Where health and metrics are served; None: nowhere."""
         return HttpAddress.parse(self.http_listen, directory=self.state_dir)
-
-    @property
-    def gateway_address(self) -> HttpAddress:
-        """Where the gateway serves HTTP."""
-        address = HttpAddress.parse(self.gateway_listen, directory=self.state_dir)
-        if address is None:
-            raise ConfigError("gateway_listen is off")
-        return address
-
-    def gateway_admin_token(self, environ: Mapping[str, str] | None = None) -> str | None:
-        """The token for the gateway's admin routes: systemd's credential, else the file; None without one.
-
-        Raises:
-            ConfigError: the file cannot be read, or the token is too short.
-        """
-        token = self.secret("gateway_admin_token", environ)
-        if token is None:
-            return None
-        if len(token) < _TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
-            raise ConfigError(
-                f"gateway_admin_token: expected one line of at least {_TOKEN_CHARS} ASCII characters without spaces"
-            )
-        return token
-
-    def webhook_secrets(self, environ: Mapping[str, str] | None = None) -> Mapping[str, WebhookSecret]:
-        """The address of each webhook, and what its JSON is signed with, by name.
-
-        Raises:
-            ConfigError: the file cannot be read or does not parse, it names no webhook, or one lacks something.
-        """
-        file = f"the file of {_WEBHOOK_SECRETS}"
-        try:
-            tables = tomllib.loads(self.secret(_WEBHOOK_SECRETS, environ) or "")
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{file} is not a TOML file: {error}") from None
-        names = [webhook.name for webhook in self.webhooks]
-        if others := sorted(tables.keys() - set(names)):
-            raise ConfigError(f"{file} has {others[0]!r}, expected names of `webhooks`: {', '.join(names) or 'none'}")
-        secrets = {}
-        for webhook in self.webhooks:
-            if not isinstance(tables.get(webhook.name, {}), dict):
-                raise ConfigError(f'{file}: {webhook.name}: found a value, expected {webhook.name}.url = "https://..."')
-            try:
-                entry = WebhookSecret.model_validate(tables.get(webhook.name, {}))
-            except ValidationError as error:
-                first = error.errors(include_url=False, include_input=False)[0]
-                key = ".".join(map(str, first["loc"]))
-                raise ConfigError(
-                    f"{file}: {webhook.name}.{key}: {first['msg'].removeprefix('Value error, ')}"
-                ) from None
-            if (entry.url is None) == (webhook.url is None):
-                raise ConfigError(f"webhook {webhook.name!r}: expected one `url`, in `webhooks` or in {file}")
-            if (entry.secret is None) == (webhook.format == "json"):
-                raise ConfigError(
-                    f"webhook {webhook.name!r} has format {webhook.format!r}: expected a `secret` in {file} for json, "
-                    'and none for others; make one with: echo "whsec_$(openssl rand -base64 32)"'
-                )
-            secrets[webhook.name] = WebhookSecret(url=entry.url or webhook.url, secret=entry.secret)
-        return secrets
-
-    def secret(self, name: str, environ: Mapping[str, str] | None = None) -> str | None:
-        """A secret of a frontend: systemd's credential of this name, else the file of the key `<name>_file`.
-
-        Raises:
-            ConfigError: the file cannot be read.
-        """
-        path = credential_file(name, environ)
-        # The unit has an empty one for sites that do not need it.
-        if path is None or not path.stat().st_size > 1:
-            path = getattr(self, f"{name}_file")
-        if path is None:
-            return None
-        try:
-            return path.read_text(encoding=ENCODING).strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: cannot be read: {error}; expected one line, {name}") from None
 
     def require_database_url(self) -> str:
         """The connection string.
@@ -703,28 +419,66 @@ class Config(BaseModel):
 
     def public(self) -> dict[str, Any]:
         """Every setting as plain data that may be logged: passwords are masked."""
-        shown = self.model_dump(mode="json", exclude={"webhooks": {"__all__": {"url"}}})
+        shown = self.model_dump(mode="json")
         if self.database_url is not None:
             shown["database_url"] = database_address.shown(self.database_url)
         return shown
 
+    @classmethod
+    def _read(cls, path: Path, *, optional: bool) -> dict[str, Any]:
+        try:
+            values = tomllib.loads(path.read_text(encoding=ENCODING))
+        except FileNotFoundError as error:
+            if optional:
+                return {}
+            raise ConfigError(f"{path}: no such configuration file") from error
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: not a TOML file: {error}") from error
+        for key in values:
+            if key not in cls.model_fields:
+                near = nearest(key, cls.model_fields)
+                raise ConfigError(f"{path}: key {key!r} is not known, the nearest valid key is {near!r}")
+        return values
 
-def _read(path: Path, *, optional: bool) -> dict[str, Any]:
-    try:
-        values = tomllib.loads(path.read_text(encoding=ENCODING))
-    except FileNotFoundError as error:
-        if optional:
-            return {}
-        raise ConfigError(f"{path}: no such configuration file") from error
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not a TOML file: {error}") from error
-    for key in values:
-        if key not in Config.model_fields:
-            near = nearest(key, Config.model_fields)
-            raise ConfigError(f"{path}: key {key!r} is not known, the nearest valid key is {near!r}")
-    return values
+    @classmethod
+    def _parse(cls, key: str, text: str) -> object:
+        """A list is JSON; everything else is read by pydantic from the text."""
+        if key in cls.tables and text.lstrip().startswith("["):
+            try:
+                return json.loads(text)
+            except ValueError:
+                # The cause would show the text, and with it an address.
+                raise ConfigError(f"environment: {PREFIX}{key.upper()} is not JSON") from None
+        return text
+
+    @classmethod
+    def _validate(cls, values: Mapping[str, Any], origin: Mapping[str, str]) -> Self:
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key, *rest = [part for part in first["loc"] if part not in ("word", "value")] or [""]
+            if not key:
+                raise ConfigError(str(first["ctx"]["error"])) from None
+            where = origin.get(str(key), f"default: {key}")
+            where += "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+            if first["type"] == "extra_forbidden":
+                near = nearest(str(rest[-1]), cls.tables[str(key)].model_fields)
+                raise ConfigError(f"{where} is not known, the nearest valid key is {near!r}") from None
+            table = cls.tables.get(str(key))
+            secrets = {name for name, field in (table or cls).model_fields.items() if not field.repr}
+            names = [part for part in rest if isinstance(part, str)]
+            # Where tables may have a secret, all but the text of another key may be one, or have one in it.
+            secret = not secrets.isdisjoint((key, *names)) or (
+                table is not None and bool(secrets) and not (names and isinstance(first["input"], str))
+            )
+            shown = "a value that is not shown" if secret else repr(first["input"])
+            # The cause would print the input, and with it a password.
+            raise ConfigError(
+                f"{where}: found {shown}, expected: {first['msg'].removeprefix('Value error, ')}"
+            ) from None
 
 
 def _secret_file(path: Path) -> str:
@@ -739,34 +493,3 @@ def _secret_file(path: Path) -> str:
             "(database_url_file). Write it as root, mode 0600; the service gets it from systemd, other users need "
             "DATABASE_URL"
         ) from error
-
-
-def _parse(key: str, text: str) -> object:
-    """A list is JSON; everything else is read by pydantic from the text."""
-    if key in TABLES and text.lstrip().startswith("["):
-        try:
-            return json.loads(text)
-        except ValueError:
-            # The cause would show the text, and with it an address.
-            raise ConfigError(f"environment: {PREFIX}{key.upper()} is not JSON") from None
-    return text
-
-
-def _validate(values: Mapping[str, Any], origin: Mapping[str, str]) -> Config:
-    try:
-        return Config.model_validate(values)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key, *rest = [part for part in first["loc"] if part not in ("word", "value")] or [""]
-        if not key:
-            raise ConfigError(str(first["ctx"]["error"])) from None
-        where = origin.get(str(key), f"default: {key}")
-        where += "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
-        if first["type"] == "extra_forbidden":
-            near = nearest(str(rest[-1]), TABLES[str(key)].model_fields)
-            raise ConfigError(f"{where} is not known, the nearest valid key is {near!r}") from None
-        # A table of webhooks may hold an address.
-        webhook = key == "webhooks" and (rest[-1:] == ["url"] or not isinstance(first["input"], str))
-        shown = "a value that is not shown" if key in _SECRET or webhook else repr(first["input"])
-        # The cause would print the input, and with it a password.
-        raise ConfigError(f"{where}: found {shown}, expected: {first['msg'].removeprefix('Value error, ')}") from None

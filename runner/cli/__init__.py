@@ -26,7 +26,7 @@ from sandbox.errors import SandboxError
 __all__ = ["main", "program"]
 
 #: The module of each command and of each group of commands, in the order of the help.
-#: This is all that the core knows of guests.
+#: With the class of their keys (`load_config`), this is all that the core knows of guests.
 _MODULES: Final[Mapping[str, str]] = {
     "artifact": "runner.cli.artifact",
     "check": "runner.cli.check",

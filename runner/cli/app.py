@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import date
 from enum import IntEnum
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -79,7 +80,7 @@ class Session:
         Raises:
             ConfigError: it cannot be read or is wrong.
         """
-        return Config.load(self.config_path)
+        return load_config(self.config_path)
 
     def store(self) -> AbstractContextManager[Store]:
         """As `open`, of the core's own class."""
@@ -99,6 +100,19 @@ class Session:
             yield store
         finally:
             store.close()
+
+
+def load_config(path: Path | None, *, environ: Mapping[str, str] | None = None) -> Config:
+    """As `Config.load`, with the keys of guests where those are installed.
+
+    Raises:
+        ConfigError: it cannot be read, or a key of the core or of a guest is wrong.
+    """
+    try:
+        kind: type[Config] = import_module("runner.extras.config").SiteConfig
+    except ModuleNotFoundError:
+        kind = Config
+    return kind.load(path, environ=environ)
 
 
 def direct_url(config: Config) -> str:

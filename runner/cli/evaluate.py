@@ -29,7 +29,7 @@ from runner.cli.arguments import read_submission
 from runner.cli.progress import ProgressLine
 from runner.cli.view import from_result
 from runner.devices import detect_slots
-from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.evaluate import Evaluator
 from runner.task_format import extra_to_stored, load, to_stored
 from runner.task_format.model import TaskFolder
 from sandbox.errors import NotReaped
@@ -99,13 +99,9 @@ def evaluate(
 @contextmanager
 def local_evaluator(config: Config, registry: Registry) -> Iterator[tuple[Evaluator, threading.Event]]:
     """An evaluator without a daemon, and the event that Ctrl-C sets, which ends the command in order."""
-    settings = EvaluationSettings(
-        eval_python=config.require_eval_python(),
-        state_dir=config.state_dir,
-        host_name=config.host_name,
-        build_timeout_s=config.build_timeout_s,
-        max_run_s=config.max_run_s,
-    )
+    config.require_eval_python()
+    # One run has no use for what waits beside it.
+    config = config.model_copy(update={"warm_containers": 0, "build_workers": 0})
     engine = DockerEngine(config.docker_host, owner=f"{config.host_name}/eval")
     try:
         with _interruptible() as cancel:
@@ -113,7 +109,7 @@ def local_evaluator(config: Config, registry: Registry) -> Iterator[tuple[Evalua
             # by the next command that needs it.
             with suppress(NotReaped):
                 engine.reap_orphans()
-            evaluator = Evaluator(engine, registry, settings)
+            evaluator = Evaluator(engine, registry, config)
             try:
                 yield evaluator, cancel
             finally:

@@ -24,7 +24,7 @@ from runner.base.config import Config
 from runner.base.environment import process_environment
 from runner.base.errors import ConfigError, InfrastructureError
 from runner.base.marks import ENCODING
-from runner.cli.app import ExitCode, Session, app, example, note
+from runner.cli.app import ExitCode, Session, app, example, load_config, note
 from runner.cli.installation import (
     CONFIG,
     DATABASE_URL,
@@ -239,7 +239,7 @@ def _config(host: Host) -> Config:
     shown = host.command("systemctl", "show", "--property=Environment", "--value", UNIT) if host.booted else ""
     variables = dict(pair.split("=", 1) for pair in shlex.split(shown) if "=" in pair)
     path = host.at(CONFIG)
-    return Config.load(path if path.exists() else None, environ={**process_environment(), **variables})
+    return load_config(path if path.exists() else None, environ={**process_environment(), **variables})
 
 
 def _precompile_headers(host: Host) -> None:

@@ -16,6 +16,8 @@ from runner.base.config import Config
 from runner.base.disk import DiskFloor
 from runner.base.environment import notify_socket, watchdog_s
 from runner.base.errors import ConfigError, DatabaseUnavailableError, EngineUnavailableError
+from runner.base.gpu_types import Registry
+from runner.base.model import Slot
 from runner.daemon.instance import instance_id
 from runner.daemon.loop import Daemon, ExitReason
 from runner.daemon.monitoring.health import DaemonView, HealthReport
@@ -26,15 +28,16 @@ from runner.daemon.monitoring.watchdog import LONG_TASK_LIMIT_S, Watchdog
 from runner.daemon.outcomes.spool import Spool
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
-from runner.daemon.spec import DaemonSpec
+from runner.devices import detect_slots
 from runner.devices.quarantine import Quarantine
-from runner.evaluation.container_spec import SLOT_LABEL
-from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.container_spec import HOST_IMAGE, SLOT_LABEL
+from runner.evaluation.evaluate import Evaluator
 from runner.evaluation.leftovers import keep_out
 from runner.store import QueueStore
 from runner.store.probe import probe
-from sandbox.errors import NotReaped, SandboxError
+from sandbox.errors import NotReaped, RootFilesystemError, SandboxError
 from sandbox.host.engine import DockerEngine
+from sandbox.host.hostroot import HostRoot
 
 _log = logs.get_logger(__name__)
 
@@ -82,7 +85,8 @@ def serve(config: Config, control: ShutdownControl | None = None) -> int:
         ConfigError: the configuration is wrong, or another daemon uses the same state directory.
     """
     logs.configure(config.log_format, config.log_level)
-    spec = DaemonSpec.from_config(config)
+    registry = Registry.load(config.gpus_dir)
+    slots = usable_slots(config, registry)
     control = control or ShutdownControl()
     readiness = Readiness(notify_socket())
     watchdog = Watchdog(readiness.tell if notify_socket() else None, watchdog_s=watchdog_s())
@@ -96,20 +100,42 @@ def serve(config: Config, control: ShutdownControl | None = None) -> int:
     ):
         if config.http_address is not None:
             endpoint.listen(config.http_address)
-        instance = instance_id(config.state_dir)
-        _log.info("starting", instance=instance, **config.public())
-        exit_reason = _serve(spec, control, health_report, instance)
+        exit_reason = _serve(config, registry, slots, control, health_report)
     return 0 if exit_reason is ExitReason.CLEAN else 1
 
 
-def _serve(spec: DaemonSpec, control: ShutdownControl, health_report: HealthReport, instance: str) -> ExitReason:
-    """The daemon, from its specification to its end."""
-    watchdog = health_report.watchdog
-    config, dsn = spec.config, spec.database_url
+def usable_slots(config: Config, registry: Registry) -> tuple[Slot, ...]:
+    """The slots of a daemon. What else it needs of this host is looked for as well, before anything is started.
+
+    Raises:
+        ConfigError: the configuration is wrong, or does not fit this host.
+    """
+    config.require_database_url()
+    eval_python = config.require_eval_python()
+    slots = detect_slots(registry, config)
+    if any(registry.get(slot.gpu_type).image == HOST_IMAGE for slot in slots):
+        try:
+            HostRoot(eval_python=eval_python).binds()
+        except RootFilesystemError as error:
+            raise ConfigError(f"eval_python={str(eval_python)!r} cannot be used in containers: {error}") from error
+    return slots
+
+
+def _serve(
+    config: Config,
+    registry: Registry,
+    slots: Sequence[Slot],
+    control: ShutdownControl,
+    health_report: HealthReport,
+) -> ExitReason:
+    """The daemon, from its parts to its end."""
+    instance = instance_id(config.state_dir)
+    _log.info("starting", instance=instance, **config.public())
+    watchdog, dsn = health_report.watchdog, config.require_database_url()
     engine = DockerEngine(config.docker_host, owner=daemon_owner(config))
     quarantine = Quarantine()
-    evaluator = Evaluator(engine, spec.registry, evaluation_settings(config, spec.eval_python), quarantine)
-    port = _DockerAdapter(engine, quarantine, {slot.name for slot in spec.slots})
+    evaluator = Evaluator(engine, registry, config, quarantine)
+    port = _DockerAdapter(engine, quarantine, {slot.name for slot in slots})
     floor = DiskFloor(config, lambda: port.data_roots)
     spool = Spool(config.state_dir / "spool")
 
@@ -120,8 +146,8 @@ def _serve(spec: DaemonSpec, control: ShutdownControl, health_report: HealthRepo
         return QueueStore(dsn, application_name=name, writes=True, waiting=waiting, direct_host=config.direct_host)
 
     metrics.expect(
-        {slot.gpu_type for slot in spec.slots},
-        [(slot, device) for slot in spec.slots for device in slot.devices],
+        {slot.gpu_type for slot in slots},
+        [(slot, device) for slot in slots for device in slot.devices],
     )
     try:
         daemon = Daemon(
@@ -130,8 +156,8 @@ def _serve(spec: DaemonSpec, control: ShutdownControl, health_report: HealthRepo
             evaluator=evaluator,
             engine=port,
             check_database=lambda: require_schema(dsn, config.direct_host),
-            registry=spec.registry,
-            slots=spec.slots,
+            registry=registry,
+            slots=slots,
             spool=spool,
             instance=instance,
             readiness=health_report.readiness,
@@ -163,19 +189,6 @@ def daemon_owner(config: Config) -> str:
     Two daemons on one engine must not reap each other's containers; the state directory tells them apart.
     """
     return f"{config.host_name}:{config.state_dir}"
-
-
-def evaluation_settings(config: Config, eval_python: Path) -> EvaluationSettings:
-    """The evaluator's part of the configuration."""
-    return EvaluationSettings(
-        eval_python=eval_python,
-        state_dir=config.state_dir,
-        host_name=config.host_name,
-        build_timeout_s=config.build_timeout_s,
-        max_run_s=config.max_run_s,
-        warm_containers=config.warm_containers,
-        build_workers=None if config.build_workers == "auto" else config.build_workers,
-    )
 
 
 def require_schema(dsn: str, direct_host: str | None = None) -> None:

@@ -11,13 +11,14 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from py_compile import PyCompileError
 from typing import Any
 
 import tasks
 from runner import __version__
+from runner.base.config import Config
 from runner.base.errors import (
     CancelledByRequest,
     EngineUnavailableError,
@@ -40,7 +41,6 @@ from runner.evaluation.kinds.kernel import Kernel
 from runner.evaluation.kinds.kind import Kind, Spent
 from runner.evaluation.kinds.program import Program
 from runner.evaluation.kinds.submission import Submission
-from runner.evaluation.kinds.validation import Validating
 from runner.evaluation.plan import make_probe
 from runner.evaluation.verdict import invalid
 from runner.evaluation.warm_pool import WarmPool
@@ -55,26 +55,6 @@ from sandbox.spec import DeviceDriver
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvaluationSettings:
-    """What the evaluator needs to know about this host."""
-
-    #: Interpreter of the evaluation environment (torch inside); never the daemon's own.
-    eval_python: Path
-    #: Where the harness is staged for read-only mounting.
-    state_dir: Path
-    host_name: str
-    #: Limit of a submission's first import, or of the compiler.
-    build_timeout_s: float
-    #: Cap on one evaluation: its builds, and all its containers.
-    max_run_s: float
-    #: How many started containers wait per slot for the next submissions (about half a GiB of memory each).
-    warm_containers: int = 0
-    #: How many submissions are built at a time on cores that no slot uses. 0: submissions compile in their runs. None:
-    #: one; without such cores each submission is built on its slot's cores before its run.
-    build_workers: int | None = 0
-
-
 class Evaluator:
     """Threadsafe: one instance serves all slots of a host."""
 
@@ -82,21 +62,26 @@ class Evaluator:
         self,
         engine: DockerEngine,
         registry: Registry,
-        settings: EvaluationSettings,
+        config: Config,
         quarantine: Quarantine | None = None,
     ) -> None:
         self._engine = engine
         self._quarantine = quarantine or Quarantine()
         self._registry = registry
-        self._settings = settings
+        self._config = config
+        # Once: one that goes later is a failure of the host.
+        self._eval_python = config.require_eval_python()
         self._lock = threading.Lock()
         self._stage: Path | None = None
         self._facts: EngineFacts | None = None
         self._environments: dict[str, Environment] = {}
         self._systems: dict[str, Json] = {}
-        self._warm_pool = WarmPool(engine, self._quarantine, size=settings.warm_containers)
+        self._warm_pool = WarmPool(engine, self._quarantine, size=config.warm_containers)
         self._build_cache = BuildCache(
-            engine, self._quarantine, directory=settings.state_dir, workers=settings.build_workers
+            engine,
+            self._quarantine,
+            directory=config.state_dir,
+            workers=None if config.build_workers == "auto" else config.build_workers,
         )
         self._gate = HealthGate(self._quarantine, type_of=lambda slot: registry.get(slot.gpu_type))
         self._resources = HostResources(
@@ -293,8 +278,8 @@ class Evaluator:
         facts: dict[str, Any] = {
             **vars(place),
             "job": job,
-            "build_timeout_s": self._settings.build_timeout_s,
-            "max_run_s": self._settings.max_run_s,
+            "build_timeout_s": self._config.build_timeout_s,
+            "max_run_s": self._config.max_run_s,
             "started_ns": time.monotonic_ns(),
         }
         if isinstance(job, GroupJob):
@@ -305,7 +290,7 @@ class Evaluator:
             _log.warning("task_keys_unknown", leaderboard=job.leaderboard, keys=", ".join(unknown))
         task = from_stored(job.task, job.extra, origin=f"leaderboard {job.leaderboard!r}")
         if isinstance(job, ValidationJob):
-            return Validating(ValidationContext(**facts, task=task))
+            return guests.validation(ValidationContext(**facts, task=task))
         try:
             job.code.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -330,7 +315,7 @@ class Evaluator:
             if self._stage is None:
                 package = Path(tasks.__file__).parent
                 self._stage = stage(
-                    self._settings.state_dir / "stage",
+                    self._config.state_dir / "stage",
                     {
                         "tasks/__init__.py": package / "__init__.py",
                         "tasks/harness": package / "harness",
@@ -339,7 +324,7 @@ class Evaluator:
                 )
             staged = binds(self._stage)
             if gpu.image == HOST_IMAGE:
-                root = HostRoot(eval_python=self._settings.eval_python)
+                root = HostRoot(eval_python=self._eval_python)
                 image, python = self._engine.ensure_host_root(root), root.python
                 bound = (*root.binds(), *staged)
             else:
@@ -388,14 +373,14 @@ class Evaluator:
                 f"{report.message or report.outcome.detail or report.outcome.ending} (see `kernel-runner check`)"
             )
         # The container's own host name is the same everywhere; the host's says where a run happened.
-        system_facts = self._systems[gpu.name] = {**system, "hostname": self._settings.host_name}
+        system_facts = self._systems[gpu.name] = {**system, "hostname": self._config.host_name}
         return system_facts
 
     def _runner_info(self, place: Place) -> Json:
         gpu, slot, facts = place.gpu, place.slot, self._facts
         return {
             "version": __version__,
-            "host": self._settings.host_name,
+            "host": self._config.host_name,
             "slot": slot.name,
             "gpu_type": slot.gpu_type,
             "devices": [{"uuid": device.uuid, "name": device.name} for device in slot.devices],

@@ -6,8 +6,8 @@ A guest is a folder here. What it may bring, and who finds it:
     dependencies    an extra in pyproject.toml; `optional` says what is missing
     schema/         tables, functions and views of its own, `roles.sql` its role; `runner.store.migrate` finds them
     queries.sql     its statements, sent by `store`; it calls the core's functions (docs/frontends.md)
-    kinds/, inside/ a kind of groups, and what that has in containers; `runner.evaluation.kinds.guests` finds them
-    keys            fields of `Config` (runner/base/config.py)
+    kinds/, inside/ kinds of jobs, and what those have in containers; `runner.evaluation.kinds.guests` finds them
+    keys            fields of `SiteConfig` (config.py)
     a service       a unit in systemd/, which runner/cli/installation.py names
 
 Its name goes to `GUESTS` of tests/unit/test_layers.py (which other guests it imports), to tests/tiers.toml (which

@@ -1,4 +1,4 @@
-"""Operators' actions: evaluate again, take out of the ranking, drain hosts, pause GPU types; look for faults.
+"""Operators' actions: drain hosts, pause GPU types, set how often jobs are tried again.
 
 The rules lie in the functions of the same names in `schema/functions`. Knows no rule itself.
 """
@@ -12,43 +12,11 @@ from typing import Any
 import psycopg
 
 from runner.base.errors import SubmissionError
-from runner.store.base import Base, typed
-from runner.store.records import FailedLine, MatchLine, Selection
+from runner.store.base import Base
 
 
 class Operations(Base):
     """The part of a store for operators."""
-
-    def matching(self, selection: Selection) -> Sequence[MatchLine]:
-        """The jobs that a rerun or an invalidation of this selection would concern; writes nothing.
-
-        Raises:
-            SubmissionError: nothing is selected, or a leaderboard, host or GPU type is unknown.
-            NotFoundError: no such submission.
-        """
-        return [MatchLine(**typed(row)) for row in self._all("matching", **_parameters(selection))]
-
-    def rerun(self, selection: Selection, *, reason: str | None = None, priority: int = -1) -> int:
-        """Evaluate the selected jobs again; returns how many jobs that makes.
-
-        The old results count until the new ones are there. Jobs that wait or run are left alone.
-
-        Raises:
-            SubmissionError: as `matching`; or the one submission selected cannot be evaluated again.
-            NotFoundError: no such submission.
-        """
-        return int(self._one("rerun", **_parameters(selection), reason=reason, priority=priority)["jobs"])
-
-    def invalidate(self, selection: Selection, *, reason: str) -> int:
-        """Take the selected jobs out of the ranking; returns how many jobs that concerned.
-
-        The submissions' authors read the reason. Jobs that wait or run are left alone.
-
-        Raises:
-            SubmissionError: as `matching`; or the reason is empty.
-            NotFoundError: no such submission.
-        """
-        return int(self._one("invalidate", **_parameters(selection), reason=reason)["jobs"])
 
     def set_retry(self, **columns: float) -> None:
         """Set how often jobs are tried again, for the whole queue: all columns of `runner.retry`."""
@@ -86,18 +54,6 @@ class Operations(Base):
         """
         return bool(self._one("resume", gpu_type=gpu_type)["changed"])
 
-    def failed(
-        self,
-        *,
-        limit: int,
-        since: datetime | None = None,
-        host: str | None = None,
-        leaderboard: str | None = None,
-    ) -> Sequence[FailedLine]:
-        """Attempts that gave no result through our fault, the newest first, for as long as events are kept."""
-        lines = self._all("failed", limit=limit, since=since, host=host, leaderboard=leaderboard)
-        return [FailedLine(**typed(line)) for line in lines]
-
     def open_tasks(self) -> Sequence[Mapping[str, Any]] | None:
         """`name`, `task` and `extra` of the open leaderboards; None: this login may not read tasks."""
         return self._all("open_tasks") if self._one("may_read_tasks")["may"] else None
@@ -115,11 +71,3 @@ class Operations(Base):
                 f"{span!r} is no span of time; write for example '2 hours ago' or '3 days ago'"
             ) from error
         return moment
-
-
-def _parameters(selection: Selection) -> Mapping[str, Any]:
-    return {
-        **vars(selection),
-        "gpu_types": list(selection.gpu_types) or None,
-        "verdicts": [verdict.value for verdict in selection.verdicts] or None,
-    }

@@ -66,10 +66,6 @@ _CALLS: Final = (
     "drain(host text, reason text) AS changed",
     "fail(id bigint, attempt integer, submission_id integer, slot text, error text, report jsonb)",
     "heartbeat(host text, lease_s float8, ids bigint[], attempts integer[], instance text)",
-    (
-        "invalidate(submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, "
-        "gpu_types text[], reason text, verdicts text[], cause text) AS jobs"
-    ),
     "keep_file(job_id bigint, attempt integer, name text, media_type text, data bytea) AS kept",
     "keep_scores(limit integer) AS more",
     "pause(gpu_type text, reason text) AS changed",
@@ -78,10 +74,6 @@ _CALLS: Final = (
     "recover(host text, ids bigint[], attempts integer[], died boolean, instance text)",
     "register(name text, version text, slots jsonb, instance text, gpu_types text[], key text)",
     "release(id bigint, attempt integer, submission_id integer, reason text)",
-    (
-        "rerun(submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, gpu_types "
-        "text[], reason text, priority integer, verdicts text[], cause text) AS jobs"
-    ),
     "resume(gpu_type text) AS changed",
     "show_progress(id bigint, attempt integer, progress jsonb) AS held",
     "stopped(id bigint, attempt integer, submission_id integer)",

@@ -156,39 +156,10 @@ SELECT CASE WHEN has_schema_privilege('leaderboard', 'USAGE') AND has_schema_pri
 SELECT l.name, l.task, b.extra FROM leaderboard.leaderboard l LEFT JOIN runner.board b ON b.leaderboard_id = l.id
 WHERE l.deadline > now() ORDER BY l.name
 
--- name: matching
--- Counts the evaluations that a selection matches, by kind.
-SELECT m.leaderboard, m.gpu_type, m.mode, m.obstacle, count(*)::integer AS evaluations,
-       sum(cardinality(m.twins))::integer AS jobs, sum(cardinality(m.counting))::integer AS counting
-FROM runner.matching(
-    submission_id => %(submission_id)s::bigint, leaderboard => %(leaderboard)s::text, host => %(host)s::text,
-    since => %(since)s::timestamptz, until => %(until)s::timestamptz, gpu_types => %(gpu_types)s::text[],
-    verdicts => %(verdicts)s::text[], cause => %(cause)s::text
-) m
-GROUP BY m.leaderboard, m.gpu_type, m.mode, m.obstacle
-ORDER BY m.leaderboard, m.gpu_type, m.mode, m.obstacle NULLS FIRST
-
 -- name: reap
 -- Deletes one batch of old rows, and finishes submissions without an open job.
 SELECT artifacts, stale_results, events, hosts, shares, settled, reports, superseded, code, keys, scores, batches
 FROM runner.reap(keep => %(keep_s)s * interval '1 second', at_most => %(limit)s::integer)
-
--- name: failed
--- Attempts that gave no result, the newest first.
-SELECT e.at, e.kind, s.id AS submission_id, l.name AS leaderboard, coalesce(b.name, b.id::text) AS batch,
-       coalesce(s.user_id, j.user_id) AS user_id, e.job_id, e.attempt, e.host, j.gpu_type, j.mode,
-       j.secret, j.state, j.verdict, e.detail ->> 'slot' AS slot,
-       (SELECT max(c ->> 'error') FROM jsonb_array_elements(j.causes) AS c
-           WHERE c ->> 'attempt' = e.attempt::text) AS error
-FROM runner.event e
-JOIN runner.job j ON j.id = e.job_id
-LEFT JOIN leaderboard.submission s ON s.id = coalesce(e.submission_id, j.validates)
-LEFT JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
-LEFT JOIN runner.batch b ON b.id = j.batch_id
-WHERE e.kind IN ('failed', 'reclaimed')
-  AND e.at >= coalesce(%(since)s::timestamptz, '-infinity')
-  AND (%(host)s::text IS NULL OR e.host = %(host)s) AND (%(leaderboard)s::text IS NULL OR l.name = %(leaderboard)s)
-ORDER BY e.at DESC, e.id DESC LIMIT %(limit)s
 
 -- name: moment
 -- The time that a text such as `2 hours ago` means.

@@ -279,41 +279,6 @@ class StatusLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
-    """Which evaluations an operator means; what is None does not matter, but not everything may be."""
-
-    submission_id: int | None = None
-    leaderboard: str | None = None
-    #: The host that evaluated it.
-    host: str | None = None
-    #: Of the end of the evaluation: from `since` on, before `until`.
-    since: datetime | None = None
-    until: datetime | None = None
-    #: Names or aliases; empty: all.
-    gpu_types: tuple[str, ...] = ()
-    #: Of the job; empty: all.
-    verdicts: tuple[Verdict, ...] = ()
-    #: A part of the job's error, or of the reason for which an attempt gave no result, in any case.
-    cause: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class MatchLine:
-    """How much of one kind a selection matches. An evaluation is one submission on one GPU type in one mode."""
-
-    leaderboard: str
-    gpu_type: str
-    mode: Mode
-    #: Why these are not evaluated again: open, cancelled, hacked, not offered; None if nothing is in the way.
-    obstacle: str | None
-    evaluations: int
-    #: Jobs that a rerun makes, if nothing is in the way.
-    jobs: int
-    #: Jobs whose results count, which an invalidation takes out.
-    counting: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class ValidationLine:
     """What the task's script said of a submission on a GPU type, in its present version."""
 
@@ -328,31 +293,6 @@ class ValidationLine:
     geomean_sync_wall_speedup: float | None
     error: str | None
     checked_at: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class FailedLine:
-    """An attempt that gave no result through no fault of the submission, and what became of its job."""
-
-    at: datetime
-    #: failed (its host said so) or reclaimed (its host was silent).
-    kind: str
-    #: None: the job is a group of a batch.
-    submission_id: int | None
-    leaderboard: str | None
-    #: The batch's name, or its number; None: the job is a submission's.
-    batch: str | None = None
-    user_id: str
-    job_id: int
-    attempt: int
-    host: str | None
-    gpu_type: str
-    mode: Mode
-    secret: bool
-    state: JobState
-    verdict: Verdict | None
-    slot: str | None
-    error: str | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ class QueueStore(Claiming, Results, Signals, Hosts):
 
 
 class Store(QueueStore, Frontend, Operations):
-    """The queue, and the actions of frontends and operators: submissions, reruns."""
+    """The queue, and the actions of frontends and operators: submissions, pauses."""
 
     def all(self, query: Query, /, **values: object) -> Sequence[Row]:
         """Every row of a statement of a guest."""

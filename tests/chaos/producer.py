@@ -17,8 +17,8 @@ from typing import Final
 
 from runner.base.errors import DatabaseUnavailableError, NotFoundError, SubmissionError
 from runner.base.model import Mode, Verdict
+from runner.extras.boards.again import Selection
 from runner.extras.boards.store import BoardStore
-from runner.store import Selection
 from tests.chaos.script import VERDICTS, Script, job_key
 
 BOARD: Final = "storm"

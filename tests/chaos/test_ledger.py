@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from runner.base.model import Mode, Verdict
+from runner.extras.boards.again import Selection
 from runner.extras.boards.store import BoardStore
-from runner.store import Selection
 from tests.chaos import ledger, producer
 from tests.chaos.ledger import Books, Db
 from tests.chaos.producer import Deed, Order

@@ -18,11 +18,12 @@ from unittest.mock import Mock
 
 import pytest
 
+from runner.base.config import Config
 from runner.base.errors import EvaluationError
 from runner.base.gpu_types import Registry
 from runner.base.model import Device
 from runner.evaluation.context import Place
-from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.evaluate import Evaluator
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import DockerEngine, EngineFacts
 from sandbox.spec import DeviceDriver
@@ -57,8 +58,14 @@ class ImageEngine:
 
 def evaluator_in(directory: Path) -> Evaluator:
     """An evaluator of that engine."""
-    settings = EvaluationSettings(
-        eval_python=Path("/host/python"), state_dir=directory, host_name="h", build_timeout_s=1, max_run_s=1
+    settings = Config(
+        eval_python=Path(sys.executable),
+        state_dir=directory,
+        host_name="h",
+        build_timeout_s=1,
+        max_run_s=1,
+        warm_containers=0,
+        build_workers=0,
     )
     return Evaluator(cast("DockerEngine", ImageEngine()), Registry.load(), settings)
 

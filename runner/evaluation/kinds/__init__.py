@@ -4,6 +4,5 @@ kind         the interface, and the records that an attempt hands to it
 submission   what the jobs of submissions have in common
 kernel       a submission under the built-in harness: judge and worker
 program      a submission under a third party's eval program
-validation   a ranked submission under its task's own script
-guests       the kinds of groups that guests bring
+guests       the kinds that guests bring: groups, and validations
 """

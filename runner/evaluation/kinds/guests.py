@@ -1,7 +1,8 @@
-"""Kinds of groups that guests bring, found by their place below `runner/extras`; the core imports none of them.
+"""Kinds of jobs that guests bring, found by their place below `runner/extras`; the core imports none of them.
 
-`kinds/NAME.py`, with a class `Group`, evaluates the groups whose task says `kind: NAME`. What of a guest runs inside
-containers lies in `inside`; each container has it beside the harness, read-only and under the same names as here.
+`kinds/NAME.py`, with a class `Group`, evaluates the groups whose task says `kind: NAME`; `kinds/validation.py`, with a
+class `Validating`, validations. What of a guest runs inside containers lies in `inside`; each container has it beside
+the harness, read-only and under the same names as here.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import runner
 from runner.base.errors import EvaluationError
-from runner.evaluation.context import GroupContext
+from runner.evaluation.context import GroupContext, ValidationContext
 from runner.evaluation.kinds.kind import Kind
 
 _ROOT: Final = Path(runner.__file__).parents[1]
@@ -26,22 +27,38 @@ def group(context: GroupContext) -> Kind:
     Raises:
         EvaluationError: no guest here does; another host may have one.
     """
-    job = context.job
-    name = job.task["kind"]
-    path = _modules().get(name)
-    if path is None:
-        raise EvaluationError(
-            f"job {job.id} is a group of kind {name!r}, which this installation cannot evaluate "
-            f"(it has no runner/extras/**/kinds/{name}.py: install a whole release of kernel-runner)"
-        )
-    kind: Kind = import_module(".".join(path.relative_to(_ROOT).with_suffix("").parts)).Group(context)
+    name = context.job.task["kind"]
+    kind: Kind = _class(name, "Group", what=f"job {context.job.id} is a group of kind {name!r}")(context)
     return kind
 
 
+def validation(context: ValidationContext) -> Kind:
+    """A validation.
+
+    Raises:
+        EvaluationError: no guest here evaluates any; another host may have one.
+        TaskError: the task has none, or one of a form that this release does not know.
+    """
+    kind: Kind = _class("validation", "Validating", what=f"job {context.job.id} is a validation")(context)
+    return kind
+
+
+def _class(kind: str, name: str, *, what: str) -> type[Any]:
+    module = import_module(_modules()[kind]) if kind in _modules() else None
+    if not hasattr(module, name):
+        raise EvaluationError(
+            f"{what}, which this installation cannot evaluate (it has no runner/extras/**/kinds/{kind}.py with a class "
+            f"{name}: install a whole release of kernel-runner)"
+        )
+    implementation: type[Any] = getattr(module, name)
+    return implementation
+
+
 @cache
-def _modules() -> Mapping[str, Path]:
+def _modules() -> Mapping[str, str]:
     """Modules by kind; the folders of an installation stay as they are."""
-    return {path.stem: path for path in _ROOT.glob("runner/extras/**/kinds/*.py")}
+    paths = _ROOT.glob("runner/extras/**/kinds/*.py")
+    return {path.stem: ".".join(path.relative_to(_ROOT).with_suffix("").parts) for path in paths}
 
 
 def inside() -> Mapping[str, Path]:

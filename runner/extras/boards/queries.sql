@@ -88,3 +88,32 @@ ORDER BY gpu_type, rank NULLS LAST, score, rank_before
 -- The pairs of finals, the control's first.
 SELECT final_id, first, second, control, n, wins, ratio, ratio_low, ratio_high, error, told_apart, mean_ratio
 FROM runner.final_pair WHERE final_id = ANY (%(ids)s::bigint[]) ORDER BY final_id, first, second
+
+-- name: matching
+-- Counts the evaluations that a selection matches, by kind.
+SELECT m.leaderboard, m.gpu_type, m.mode, m.obstacle, count(*)::integer AS evaluations,
+       sum(cardinality(m.twins))::integer AS jobs, sum(cardinality(m.counting))::integer AS counting
+FROM runner.matching(
+    submission_id => %(submission_id)s::bigint, leaderboard => %(leaderboard)s::text, host => %(host)s::text,
+    since => %(since)s::timestamptz, until => %(until)s::timestamptz, gpu_types => %(gpu_types)s::text[],
+    verdicts => %(verdicts)s::text[], cause => %(cause)s::text
+) m
+GROUP BY m.leaderboard, m.gpu_type, m.mode, m.obstacle
+ORDER BY m.leaderboard, m.gpu_type, m.mode, m.obstacle NULLS FIRST
+
+-- name: failed
+-- Attempts that gave no result, the newest first.
+SELECT e.at, e.kind, s.id AS submission_id, l.name AS leaderboard, coalesce(b.name, b.id::text) AS batch,
+       coalesce(s.user_id, j.user_id) AS user_id, e.job_id, e.attempt, e.host, j.gpu_type, j.mode,
+       j.secret, j.state, j.verdict, e.detail ->> 'slot' AS slot,
+       (SELECT max(c ->> 'error') FROM jsonb_array_elements(j.causes) AS c
+           WHERE c ->> 'attempt' = e.attempt::text) AS error
+FROM runner.event e
+JOIN runner.job j ON j.id = e.job_id
+LEFT JOIN leaderboard.submission s ON s.id = coalesce(e.submission_id, j.validates)
+LEFT JOIN leaderboard.leaderboard l ON l.id = s.leaderboard_id
+LEFT JOIN runner.batch b ON b.id = j.batch_id
+WHERE e.kind IN ('failed', 'reclaimed')
+  AND e.at >= coalesce(%(since)s::timestamptz, '-infinity')
+  AND (%(host)s::text IS NULL OR e.host = %(host)s) AND (%(leaderboard)s::text IS NULL OR l.name = %(leaderboard)s)
+ORDER BY e.at DESC, e.id DESC LIMIT %(limit)s

@@ -12,9 +12,9 @@ from typing import Any, Final, NotRequired, TypedDict, Unpack
 
 from runner.base.errors import BoardError, NotFoundError
 from runner.base.model import NEVER, Demand, Json, TimingAssurance
+from runner.extras.boards.again import ResultStore
 from runner.extras.boards.queries import QUERIES
 from runner.extras.queries import SHARED
-from runner.store import Store
 from runner.store.clean import clean_json, clean_text, to_jsonb
 from runner.store.connection import Connection, Row, row, rows
 from runner.task_format.model import HARNESS, Harness
@@ -142,7 +142,7 @@ class FinalPair:
     mean_ratio: float | None
 
 
-class BoardStore(Store):
+class BoardStore(ResultStore):
     """A store that also publishes tasks, and reads rankings."""
 
     def create_board(

@@ -9,8 +9,8 @@ import discord
 from discord import app_commands
 
 from runner.base import logs
-from runner.base.config import Config
 from runner.base.errors import ConfigError, DatabaseUnavailableError, KernelRunnerError
+from runner.extras.config import SiteConfig
 from runner.extras.discord.answers import answer
 from runner.extras.discord.errors import FAILURES, sentence
 from runner.extras.discord.following import Follower
@@ -23,7 +23,7 @@ _log: Final = logs.get_logger("discord.client")
 class Client(discord.Client):
     """One connection to Discord and the database. Members and their messages are not read."""
 
-    def __init__(self, config: Config, store: AsyncStore, hold_s: float = HOLD_S) -> None:
+    def __init__(self, config: SiteConfig, store: AsyncStore, hold_s: float = HOLD_S) -> None:
         """`hold_s`: as of `Turn`."""
         # Slash commands bring their user and its roles with them.
         super().__init__(intents=discord.Intents(guilds=True), allowed_mentions=discord.AllowedMentions.none())

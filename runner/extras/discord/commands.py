@@ -6,6 +6,7 @@ import typer
 
 from runner.base.errors import ConfigError
 from runner.cli.app import app, example, session
+from runner.extras.config import SiteConfig
 from runner.extras.optional import missing
 
 
@@ -23,4 +24,4 @@ def discord(context: typer.Context) -> None:
         )
     from runner.extras.discord.serve import serve
 
-    serve(session(context).config)
+    serve(SiteConfig.load(session(context).config_path))

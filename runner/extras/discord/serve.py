@@ -9,8 +9,8 @@ from typing import Final
 import discord
 
 from runner.base import logs
-from runner.base.config import Config
 from runner.base.errors import ConfigError, InfrastructureError
+from runner.extras.config import SiteConfig
 from runner.extras.discord import admin, boards, reading, submitting
 from runner.extras.discord.client import Client
 from runner.extras.discord.errors import FAILURES
@@ -25,7 +25,7 @@ _CONNECTIONS: Final = 8
 COMMANDS: Final = (admin, boards, reading, submitting)
 
 
-def build(config: Config, store: AsyncStore, hold_s: float = HOLD_S) -> Client:
+def build(config: SiteConfig, store: AsyncStore, hold_s: float = HOLD_S) -> Client:
     """The client with all its commands, not connected yet; `hold_s`: as of `Turn`."""
     client = Client(config, store, hold_s)
     client.tree.add_command(LEADERBOARD)
@@ -33,7 +33,7 @@ def build(config: Config, store: AsyncStore, hold_s: float = HOLD_S) -> Client:
     return client
 
 
-def serve(config: Config) -> None:
+def serve(config: SiteConfig) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:

@@ -12,9 +12,9 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from runner.base.config import Config
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.logs import get_logger
+from runner.extras.config import SiteConfig
 from runner.extras.gateway import admin, boards, login, oauth, pages, publishing, submissions, validations
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state
 from runner.extras.gateway.html import refusal_page
@@ -29,7 +29,7 @@ from runner.extras.store import AsyncStore, RefusedError
 _log = get_logger("gateway")
 
 
-def build(config: Config, store: AsyncStore, *, admin_token: str | None) -> Starlette:
+def build(config: SiteConfig, store: AsyncStore, *, admin_token: str | None) -> Starlette:
     """The application of one process; it opens and closes the store."""
     metrics = Metrics()
     live = Live(store)

@@ -13,6 +13,7 @@ from runner.base.errors import ConfigError, NotFoundError
 from runner.base.safe import one_line, printable
 from runner.cli.app import app, example, note, out, out_json, session
 from runner.cli.render import make_table
+from runner.extras.config import SiteConfig
 from runner.extras.gateway.queries import QUERIES
 from runner.extras.optional import missing
 
@@ -39,7 +40,7 @@ def gateway(context: typer.Context) -> None:
         )
     from runner.extras.gateway.server import serve
 
-    serve(session(context).config)
+    serve(SiteConfig.load(session(context).config_path))
 
 
 @user.command(epilog=example("kernel-runner user approve 1b9d6bcd ada --name 'Ada L.'"))

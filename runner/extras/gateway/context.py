@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, c
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runner.base.config import Config
+from runner.extras.config import SiteConfig
 from runner.extras.gateway.limits import Limits
 from runner.extras.gateway.metrics import Metrics
 from runner.extras.jsonl import without_infinite
@@ -102,7 +102,7 @@ class Provider:
 class AppState:
     """One process of the gateway."""
 
-    config: Config
+    config: SiteConfig
     store: AsyncStore
     limits: Limits
     metrics: Metrics

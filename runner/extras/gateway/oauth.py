@@ -20,9 +20,9 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from runner.base.config import Config
 from runner.base.errors import ConfigError
 from runner.base.logs import get_logger
+from runner.extras.config import SiteConfig
 from runner.extras.environment import environment_explained
 from runner.extras.gateway import identity
 from runner.extras.gateway.context import AppState, Provider, Refusal, app_state, cookie_prefix, is_public_https
@@ -44,7 +44,7 @@ _AWAY: Final = "does not answer. Try again later."
 _REASON: Final = 200
 
 
-def providers(config: Config) -> Mapping[str, Provider]:
+def providers(config: SiteConfig) -> Mapping[str, Provider]:
     """Those that the configuration names.
 
     Raises:
@@ -85,7 +85,7 @@ def providers(config: Config) -> Mapping[str, Provider]:
     return by_name
 
 
-def _secret(config: Config, name: str) -> str:
+def _secret(config: SiteConfig, name: str) -> str:
     secret = config.secret(name)
     if secret is None:
         raise ConfigError(f"{name}_file is not set: {name.replace('_secret', '_client_id')} needs it")

@@ -15,9 +15,9 @@ import uvicorn
 from starlette.applications import Starlette
 
 from runner.base import logs
-from runner.base.config import Config
 from runner.base.environment import listening_socket
 from runner.base.errors import ConfigError
+from runner.extras.config import SiteConfig
 from runner.extras.gateway.app import build
 from runner.extras.gateway.context import AppState
 from runner.extras.gateway.queries import QUERIES
@@ -78,7 +78,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(config: Config) -> None:
+def serve(config: SiteConfig) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:

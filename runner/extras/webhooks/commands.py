@@ -12,13 +12,13 @@ import typer
 from rich.text import Text
 
 from runner.base import logs, units
-from runner.base.config import BOARD_EVENTS
 from runner.base.errors import ConfigError, SubmissionError
 from runner.base.safe import one_line
 from runner.cli.app import ExitCode, app, direct_url, example, note, out, out_json, session
 from runner.cli.progress import ProgressLine
 from runner.cli.render import make_table
 from runner.cli.wait import wait_until
+from runner.extras.config import BOARD_EVENTS, SiteConfig
 from runner.extras.optional import missing
 from runner.extras.webhooks.queries import QUERIES
 
@@ -39,7 +39,7 @@ def run(context: typer.Context) -> None:
         raise ConfigError("webhooks need httpx2, which this environment has not: install kernel-runner[gateway]")
     from runner.extras.webhooks.sender import serve
 
-    config = session(context).config
+    config = SiteConfig.load(session(context).config_path)
     logs.configure(config.log_format, config.log_level)
     asyncio.run(serve(config, direct_url(config)))
 

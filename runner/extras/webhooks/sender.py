@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import httpx2
 
-from runner.base.config import Config, WebhookSecret
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.logs import LogRateLimit, get_logger
+from runner.extras.config import SiteConfig, WebhookSecret
 from runner.extras.store import AsyncStore
 from runner.extras.webhooks import http, messages
 from runner.extras.webhooks.queries import QUERIES
@@ -160,7 +160,7 @@ class Sender:
             _log.warning("webhooks_database_away", reason=str(error))
 
 
-async def serve(config: Config, dsn: str) -> None:
+async def serve(config: SiteConfig, dsn: str) -> None:
     """Tell targets until SIGTERM or SIGINT.
 
     Raises:

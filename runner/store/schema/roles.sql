@@ -51,10 +51,10 @@ GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id)
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend, runner_readonly;
 GRANT EXECUTE ON FUNCTION runner.submit, runner.enqueue, runner.cancel, runner.validations TO runner_frontend;
 
--- An operator may do what a frontend may. It also evaluates again, takes results out of the ranking, drains hosts, and
--- sees what secret runs printed. It sees no secret seed, no hidden case and no submitted code.
-GRANT EXECUTE ON FUNCTION runner.matching, runner.rerun, runner.invalidate, runner.pause, runner.resume, runner.drain,
-    runner.move_host, runner.revoke_key, runner.undrain, runner.is_owner TO runner_operator;
+-- An operator may do what a frontend may. It also pauses GPU types, drains hosts, and sees what secret runs printed. It
+-- sees no secret seed, no hidden case and no submitted code.
+GRANT EXECUTE ON FUNCTION runner.pause, runner.resume, runner.drain, runner.move_host, runner.revoke_key, runner.undrain,
+    runner.is_owner TO runner_operator;
 GRANT SELECT ON ALL TABLES IN SCHEMA runner TO runner_operator;
 -- It holds submitted code.
 REVOKE SELECT ON runner.source FROM runner_operator;

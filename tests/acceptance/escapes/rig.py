@@ -24,10 +24,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
+from runner.base.config import Config
 from runner.base.errors import EvaluationError
 from runner.base.gpu_types import Registry
 from runner.base.model import JobResult, Mode, Slot, SubmissionJob
-from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.evaluate import Evaluator
 from runner.task_format import load_folder
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
@@ -165,12 +166,14 @@ class Rig:
             self._evaluator = Evaluator(
                 self._engine,
                 Registry.load(state_dir),
-                EvaluationSettings(
+                Config(
                     eval_python=self._eval_python,
                     state_dir=state_dir,
                     host_name="escapes",
                     build_timeout_s=60,
                     max_run_s=300,
+                    warm_containers=0,
+                    build_workers=0,
                 ),
             )
             self._stack.callback(self._evaluator.close)

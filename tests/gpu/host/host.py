@@ -19,12 +19,12 @@ from typing import Any, Final
 import psycopg
 
 from development.stack import Stack, state_directory
-from runner.base.config import Config
 from runner.base.errors import KernelRunnerError
 from runner.base.gpu_types import Registry
 from runner.base.model import JobState
 from runner.devices import detect_slots
 from runner.extras.boards.store import BoardStore
+from runner.extras.config import SiteConfig
 from runner.store import migrate
 from runner.store.records import JobView, SubmissionView
 from runner.task_format import extra_to_stored, load, to_stored
@@ -214,7 +214,7 @@ def bring_up(*, python: str, until_s: float) -> Iterator[Host]:
 
 def _types(stack: Stack) -> Sequence[str]:
     """The GPU types that this machine's devices are of."""
-    config = Config.load(stack.config_file, environ={})
+    config = SiteConfig.load(stack.config_file, environ={})
     return [slot.gpu_type for slot in detect_slots(Registry.load(config.gpus_dir), config)]
 
 

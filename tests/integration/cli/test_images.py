@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.config import Config
 from runner.base.gpu_types import Registry
 from runner.base.model import Mode, Verdict
-from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.evaluate import Evaluator
 from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import Container, DockerEngine
@@ -101,8 +102,14 @@ def _evaluate(engine: DockerEngine, state_dir: Path, eval_python: Path) -> tuple
     task = load_folder(VECTORADD).task
     code = (VECTORADD / "solutions" / "correct" / "torch_add.py").read_bytes()
     job = replace(samples.job(mode=Mode.TEST, code=code), task=to_stored(task), extra=extra_to_stored(task.extra))
-    settings = EvaluationSettings(
-        eval_python=eval_python, state_dir=state_dir, host_name="nobody-else", build_timeout_s=120, max_run_s=300
+    settings = Config(
+        eval_python=eval_python,
+        state_dir=state_dir,
+        host_name="nobody-else",
+        build_timeout_s=120,
+        max_run_s=300,
+        warm_containers=0,
+        build_workers=0,
     )
     with kind(engine.base_url, owner=engine.owner) as own:
         evaluator = Evaluator(own, Registry.load(state_dir / "gpus.d"), settings)

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from runner.base.config import Config
 from runner.base.errors import EvaluationError
 from runner.base.model import Job, JobResult, Mode, Slot, Verdict
 from runner.evaluation import build_cache
-from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.evaluate import Evaluator
 from runner.evaluation.leftovers import keep_out
 from runner.task_format import load_folder
 from runner.task_format.model import Harness, Task
@@ -141,9 +142,9 @@ def job(code: str, task: Task | None = None, *, submission: int = 3, secret: boo
 
 
 @pytest.fixture
-def made(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluator]:
+def made(docker_engine: DockerEngine, settings: Config) -> Iterator[Evaluator]:
     """An evaluator with a build worker; nothing is warm."""
-    with evaluator_with(docker_engine, settings, build_workers=None, warm_containers=0) as evaluator:
+    with evaluator_with(docker_engine, settings, build_workers="auto", warm_containers=0) as evaluator:
         evaluator._build_cache.arrange([SLOT])
         yield evaluator
 
@@ -242,7 +243,7 @@ def test_both_jobs_at_the_same_time_wait_for_one_build(made: Evaluator) -> None:
 
 def test_a_build_that_takes_too_long_is_no_verdict(made: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ended, what it left is not used, and the run begins anew."""
-    monkeypatch.setattr(made, "_settings", replace(made._settings, build_timeout_s=2))
+    monkeypatch.setattr(made, "_config", made._config.model_copy(update={"build_timeout_s": 2}))
     result = evaluate(made, job(f"import time\n{NOTES}\nwhile AHEAD:\n    time.sleep(60)\n"))
     assert note(result).startswith("run-")
 

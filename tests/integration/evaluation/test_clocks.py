@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
+from runner.base.config import Config
 from runner.base.errors import EvaluationError
 from runner.base.gpu_types import ClockPolicy, GpuType, Registry, Vendor
 from runner.base.model import Device, JobResult, Mode, Progress, Slot, Verdict
 from runner.devices.gate import HealthGate
 from runner.devices.vendors.nvidia import Nvml
 from runner.evaluation import warm_pool
-from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.evaluate import Evaluator
 from runner.task_format.model import CaseSet
 from sandbox.host.engine import DockerEngine
 from tests.fakes.nvml import Nvml as FakeNvml
@@ -51,7 +52,7 @@ def h100(**answers: Any) -> dict[str, Any]:  # noqa: ANN401 what the driver answ
 
 def evaluate(
     engine: DockerEngine,
-    settings: EvaluationSettings,
+    settings: Config,
     answers: dict[str, Any],
     clocks: ClockPolicy = ClockPolicy(),  # noqa: B008 - frozen
     on_progress: Callable[[Progress], None] | None = None,
@@ -64,7 +65,7 @@ def evaluate(
 
 @contextmanager
 def evaluator_of(
-    engine: DockerEngine, settings: EvaluationSettings, answers: dict[str, Any], clocks: ClockPolicy, *, warm: int = 0
+    engine: DockerEngine, settings: Config, answers: dict[str, Any], clocks: ClockPolicy, *, warm: int = 0
 ) -> Iterator[tuple[Evaluator, Slot]]:
     """An evaluator, and a slot whose device answers so, for which so many containers wait."""
     fake = FakeNvml(lambda: [answers])
@@ -82,7 +83,7 @@ def evaluator_of(
 
 def group_rows(
     engine: DockerEngine,
-    settings: EvaluationSettings,
+    settings: Config,
     answers: dict[str, Any],
     codes: list[str],
     on_progress: Callable[[Progress], None] | None = None,
@@ -113,7 +114,7 @@ def becomes_hot(answers: dict[str, Any]) -> Callable[[Progress], None]:
     return hear
 
 
-def test_clocks_are_told_to_the_judge_and_shown(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
+def test_clocks_are_told_to_the_judge_and_shown(docker_engine: DockerEngine, settings: Config) -> None:
     """A power cap is noted for each case, and no call is set aside for it."""
     answers = h100(nvmlDeviceGetCurrentClocksEventReasons=POWER_CAP)
     result = evaluate(docker_engine, settings, answers)
@@ -127,9 +128,7 @@ def test_clocks_are_told_to_the_judge_and_shown(docker_engine: DockerEngine, set
     assert run.system_info["runner"]["devices"][0]["during"]["throttle"] == ["sw_power_cap"]
 
 
-def test_a_device_that_becomes_hot_is_no_place_to_time_on(
-    docker_engine: DockerEngine, settings: EvaluationSettings
-) -> None:
+def test_a_device_that_becomes_hot_is_no_place_to_time_on(docker_engine: DockerEngine, settings: Config) -> None:
     """The run fails on our side, with the reason, so that it is tried again elsewhere."""
     answers = h100()
     with pytest.raises(EvaluationError, match=r"too unsteady to time on: .*hw_thermal_slowdown"):
@@ -139,9 +138,7 @@ def test_a_device_that_becomes_hot_is_no_place_to_time_on(
         evaluate(docker_engine, settings, answers)
 
 
-def test_times_count_at_the_clocks_that_the_gpu_type_demands(
-    docker_engine: DockerEngine, settings: EvaluationSettings
-) -> None:
+def test_times_count_at_the_clocks_that_the_gpu_type_demands(docker_engine: DockerEngine, settings: Config) -> None:
     """The result says what was demanded; off that clock nothing is timed, and the run fails on our side."""
     answers = h100(nvmlDeviceGetClockInfo={"1": 1410, "2": 2619})
     result = evaluate(docker_engine, settings, answers, ClockPolicy(sm_mhz=1410, memory_mhz=2619))
@@ -156,7 +153,7 @@ def test_times_count_at_the_clocks_that_the_gpu_type_demands(
         evaluate(docker_engine, settings, answers, ClockPolicy(sm_mhz=1980))
 
 
-def test_a_group_on_a_hot_device_is_our_fault(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
+def test_a_group_on_a_hot_device_is_our_fault(docker_engine: DockerEngine, settings: Config) -> None:
     """Of what is right no time counts, so it is evaluated again; what is wrong is wrong on any device."""
     answers = h100()
     codes = [GOOD, GOOD.replace("torch.relu(", "torch.tanh(")]
@@ -166,9 +163,7 @@ def test_a_group_on_a_hot_device_is_our_fault(docker_engine: DockerEngine, setti
     assert "hw_thermal_slowdown" in right["message"]
 
 
-def test_a_group_does_not_count_where_its_device_broke(
-    docker_engine: DockerEngine, settings: EvaluationSettings
-) -> None:
+def test_a_group_does_not_count_where_its_device_broke(docker_engine: DockerEngine, settings: Config) -> None:
     """Memory errors during the run, or before it: all of the group is evaluated again."""
     answers = h100()
 
@@ -184,7 +179,7 @@ def test_a_group_does_not_count_where_its_device_broke(
 
 
 def test_groups_of_a_batch_share_a_container_while_nothing_is_left_on_their_device(
-    docker_engine: DockerEngine, settings: EvaluationSettings, monkeypatch: pytest.MonkeyPatch
+    docker_engine: DockerEngine, settings: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a group leaves there ends its container, and the slot waits; no process of its container lives on."""
     monkeypatch.setattr(warm_pool, "IDLE_S", PATIENCE_S)

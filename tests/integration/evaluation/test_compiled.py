@@ -12,8 +12,9 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from runner.base.config import Config
 from runner.base.model import JobResult, Mode, SubmissionJob, Verdict
-from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.evaluate import Evaluator
 from runner.task_format import load_folder
 from sandbox.host.engine import DockerEngine
 from tests.integration.evaluation.conftest import evaluate, evaluator_with
@@ -37,7 +38,7 @@ def job(solution: str, mode: Mode) -> SubmissionJob:
 
 
 @contextmanager
-def evaluator(engine: DockerEngine, settings: EvaluationSettings, workers: int | None) -> Iterator[Evaluator]:
+def evaluator(engine: DockerEngine, settings: Config, workers: int | str) -> Iterator[Evaluator]:
     """One that builds ahead, or not."""
     with evaluator_with(engine, settings, build_workers=workers, warm_containers=0) as made:
         made._build_cache.arrange([SLOT])
@@ -45,14 +46,14 @@ def evaluator(engine: DockerEngine, settings: EvaluationSettings, workers: int |
 
 
 @pytest.fixture
-def ahead(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluate]:
+def ahead(docker_engine: DockerEngine, settings: Config) -> Iterator[Evaluate]:
     """Evaluates what was built in a container of its own."""
-    with evaluator(docker_engine, settings, None) as made:
+    with evaluator(docker_engine, settings, "auto") as made:
         yield lambda solution, mode: evaluate(made, job(solution, mode), SLOT)
 
 
 @pytest.fixture
-def at_once(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluate]:
+def at_once(docker_engine: DockerEngine, settings: Config) -> Iterator[Evaluate]:
     """Evaluates and compiles in one container."""
     with evaluator(docker_engine, settings, 0) as made:
         yield lambda solution, mode: evaluate(made, job(solution, mode), SLOT)
@@ -89,10 +90,10 @@ def test_without_lanes_the_worker_compiles_and_can_forge_nothing(at_once: Evalua
 
 
 def test_an_early_check_refuses_as_the_run_would_and_leaves_its_build_to_it(
-    docker_engine: DockerEngine, settings: EvaluationSettings
+    docker_engine: DockerEngine, settings: Config
 ) -> None:
     """A source that compiles is built once; one that does not has its result without a slot."""
-    with evaluator(docker_engine, settings, None) as checking, capture_logs() as logs:
+    with evaluator(docker_engine, settings, "auto") as checking, capture_logs() as logs:
         broken, right = (job(name, Mode.TEST) for name in ("wrong/does_not_compile.cuh", "correct/loop.cuh"))
         result = checking.refuse(broken, SLOT, cancel=threading.Event())
         assert result is not None

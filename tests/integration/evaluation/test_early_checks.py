@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from runner.base.config import Config
 from runner.base.model import JobResult, Mode, SubmissionJob, Verdict
-from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.evaluate import Evaluator
 from runner.task_format.model import Harness
 from sandbox.host.engine import DockerEngine
 from tests.integration.evaluation.conftest import VECTORADD, evaluate, evaluator_with
@@ -31,9 +32,9 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def evaluator(docker_engine: DockerEngine, shared_settings: EvaluationSettings) -> Iterator[Evaluator]:
+def evaluator(docker_engine: DockerEngine, shared_settings: Config) -> Iterator[Evaluator]:
     """An evaluator with a core for checks; nothing is warm."""
-    with evaluator_with(docker_engine, shared_settings, [SLOT], build_workers=None, warm_containers=0) as made:
+    with evaluator_with(docker_engine, shared_settings, [SLOT], build_workers="auto", warm_containers=0) as made:
         yield made
 
 
@@ -97,10 +98,10 @@ def test_a_task_with_its_own_program_has_the_last_word(evaluator: Evaluator) -> 
     assert not [entry for entry in logs if entry["event"] == "build_finished"]
 
 
-def test_without_a_spare_core_nothing_is_checked(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
+def test_without_a_spare_core_nothing_is_checked(docker_engine: DockerEngine, settings: Config) -> None:
     """Nor with no build workers: a check would disturb what is timed."""
     every = replace(SLOT, cpus=tuple(os.sched_getaffinity(0)))
-    for workers, slot in ((None, every), (0, SLOT)):
+    for workers, slot in (("auto", every), (0, SLOT)):
         with evaluator_with(docker_engine, settings, build_workers=workers) as evaluator:
             evaluator._build_cache.arrange([slot])
             assert not evaluator.can_refuse

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.config import Config
 from runner.base.errors import CancelledByRequest, EngineUnavailableError, EvaluationError
 from runner.base.model import Job, Verdict
-from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.evaluate import Evaluator
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import SandboxSpec
 from tests.integration.evaluation.conftest import RIGHT, VECTORADD, evaluate, evaluator_with
@@ -97,7 +98,7 @@ def test_the_next_container_is_started_before_the_last_one_is_removed(
 
 
 def test_containers_import_on_cores_that_no_slot_uses(
-    docker_engine: DockerEngine, settings: EvaluationSettings, monkeypatch: pytest.MonkeyPatch
+    docker_engine: DockerEngine, settings: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job runs in one of them, and its core is the slot's."""
     own, other, *_ = sorted(os.sched_getaffinity(0))
@@ -125,9 +126,7 @@ def test_a_warm_container_that_died_costs_no_verdict(shared_evaluator: Evaluator
 
 
 @pytest.mark.parametrize("gone", ["image", "stage"])
-def test_what_containers_are_made_of_is_made_anew(
-    settings: EvaluationSettings, docker_engine: DockerEngine, gone: str
-) -> None:
+def test_what_containers_are_made_of_is_made_anew(settings: Config, docker_engine: DockerEngine, gone: str) -> None:
     """An administrator who prunes images or empties the state directory costs one attempt, not every job from then."""
     with evaluator_with(docker_engine, settings, [samples.SLOT], warm_containers=0) as evaluator:
         evaluator.check()
@@ -176,7 +175,7 @@ def test_a_job_that_is_cancelled_while_its_container_starts_does_not_wait_for_it
     go.set()
 
 
-def test_an_engine_that_is_away_is_our_fault(settings: EvaluationSettings, state_dir: Path) -> None:
+def test_an_engine_that_is_away_is_our_fault(settings: Config, state_dir: Path) -> None:
     """No verdict: the job will be retried, and the sentence names the engine."""
     engine = DockerEngine(f"unix://{state_dir}/none.sock", owner="test")
     with (

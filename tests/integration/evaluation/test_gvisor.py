@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.config import Config
 from runner.base.gpu_types import Registry
 from runner.base.model import Verdict
-from runner.evaluation.evaluate import EvaluationSettings
 from sandbox.host.engine import DockerEngine
 from tests.integration.evaluation.conftest import RIGHT, VECTORADD, evaluate, evaluator_with
 from tests.unit import samples
 
 
 def test_a_gpu_type_with_runtime_runsc_is_served_by_gvisor(
-    docker_engine: DockerEngine, settings: EvaluationSettings, tmp_path: Path
+    docker_engine: DockerEngine, settings: Config, tmp_path: Path
 ) -> None:
     """The submission is accepted, and its result names the runtime."""
     if "runsc" not in docker_engine.check().runtimes:

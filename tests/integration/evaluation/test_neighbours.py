@@ -9,9 +9,10 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
+from runner.base.config import Config
 from runner.base.model import JobResult, Mode, Verdict
 from runner.evaluation import warm_pool
-from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.evaluate import Evaluator
 from sandbox.host.engine import DockerEngine
 from tests.acceptance.modules.neighbours import all_at_once, attacks, without_cleaning
 from tests.acceptance.modules.problems import PROBLEMS, candidate
@@ -93,9 +94,7 @@ def test_no_candidate_meets_another(evaluator: Evaluator, half: int) -> None:
     assert found == {name: ["accepted", "accepted"] for name in found}
 
 
-def test_each_attack_works_where_nothing_is_cleaned_up(
-    docker_engine: DockerEngine, settings: EvaluationSettings
-) -> None:
+def test_each_attack_works_where_nothing_is_cleaned_up(docker_engine: DockerEngine, settings: Config) -> None:
     """The second candidate meets what the first has left, or is killed by it."""
     with without_cleaning(), evaluator_with(docker_engine, settings, [samples.SLOT], warm_containers=0) as evaluator:
         found = {name: verdicts for half in HALVES for name, verdicts in _verdicts(evaluator, half).items()}
@@ -166,7 +165,7 @@ def test_no_reference_meets_one_of_the_next_group(evaluator: Evaluator) -> None:
 
 @pytest.mark.usefixtures("patient")
 def test_each_attack_on_the_next_group_works_where_nothing_is_cleaned_up(
-    docker_engine: DockerEngine, settings: EvaluationSettings
+    docker_engine: DockerEngine, settings: Config
 ) -> None:
     """The candidates and the reference of the next group meet what the first one has left."""
     texts, good = attacks(candidate("linear")), candidate("linear")
@@ -224,7 +223,7 @@ def test_no_secret_run_meets_its_public_one(evaluator: Evaluator) -> None:
 
 @pytest.mark.usefixtures("patient")
 def test_a_secret_run_meets_its_public_one_where_nothing_is_cleaned_up(
-    docker_engine: DockerEngine, settings: EvaluationSettings
+    docker_engine: DockerEngine, settings: Config
 ) -> None:
     """It meets whatever was left, unless a process that was left kills it first."""
     with without_cleaning(), evaluator_with(docker_engine, settings, [samples.SLOT]) as evaluator:

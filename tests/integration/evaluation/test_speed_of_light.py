@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from runner.base.config import Config
 from runner.base.gpu_types import Registry
 from runner.base.model import Job, JobResult, Mode, Verdict
-from runner.evaluation.evaluate import EvaluationSettings
 from runner.task_format import extra_to_stored
 from sandbox.host.engine import DockerEngine
 from tests.integration.evaluation.conftest import RIGHT, VECTORADD, evaluate, evaluator_with
@@ -24,9 +24,7 @@ def job(**extra: str) -> Job:
 
 
 @pytest.fixture
-def lit(
-    docker_engine: DockerEngine, settings: EvaluationSettings, tmp_path: Path
-) -> Iterator[Callable[[Job], JobResult]]:
+def lit(docker_engine: DockerEngine, settings: Config, tmp_path: Path) -> Iterator[Callable[[Job], JobResult]]:
     """Evaluates jobs on a CPU type that does 1e17 operations and moves 1e14 bytes per second, with next to no cache."""
     figures = "[device]\nl3_mib = 1e-3\nbandwidth_gb_s = 1e5\npeak_tflops = { fp32 = 1e5 }\n"
     (tmp_path / "CPU.toml").write_text(f'extends = "CPU"\nname = "CPU"\n{figures}')

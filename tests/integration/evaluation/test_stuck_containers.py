@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 
+from runner.base.config import Config
 from runner.base.errors import EvaluationError
 from runner.base.gpu_types import Registry
 from runner.base.model import Verdict
 from runner.devices.quarantine import Quarantine
-from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.evaluate import Evaluator
 from sandbox.errors import EngineRefused
 from sandbox.host import engine as engine_module
 from sandbox.host.engine import DockerEngine
@@ -57,7 +57,7 @@ def quarantine() -> Quarantine:
 @pytest.fixture
 def stubborn(
     docker_engine: DockerEngine,
-    settings: EvaluationSettings,
+    settings: Config,
     disobedience: Disobedience,
     quarantine: Quarantine,
     monkeypatch: pytest.MonkeyPatch,
@@ -78,7 +78,9 @@ def stubborn(
 
     monkeypatch.setattr(engine, "_remove", bounded(engine._remove))
     monkeypatch.setattr(engine, "_kill", bounded(engine._kill))
-    made = Evaluator(engine, Registry.load(), replace(settings, warm_containers=0, max_run_s=3.0), quarantine)
+    made = Evaluator(
+        engine, Registry.load(), settings.model_copy(update={"warm_containers": 0, "max_run_s": 3.0}), quarantine
+    )
     disobedience.obeys.set()
     made.prepare([samples.SLOT])
     disobedience.obeys.clear()
@@ -91,7 +93,7 @@ def stubborn(
 
 def test_what_cannot_be_removed_costs_its_slot_and_no_verdict(
     stubborn: Evaluator,
-    settings: EvaluationSettings,
+    settings: Config,
     disobedience: Disobedience,
     quarantine: Quarantine,
     monkeypatch: pytest.MonkeyPatch,
@@ -122,5 +124,5 @@ def test_what_cannot_be_removed_costs_its_slot_and_no_verdict(
     disobedience.obeys.set()
     wait_until(lambda: not quarantine.reasons(), "the slot is used again")
 
-    monkeypatch.setattr(stubborn, "_settings", replace(settings, warm_containers=0))
+    monkeypatch.setattr(stubborn, "_config", settings.model_copy(update={"warm_containers": 0}))
     assert evaluate(stubborn, job(RIGHT)).verdict is Verdict.ACCEPTED

@@ -10,7 +10,7 @@ import pytest
 
 from runner.base.errors import NotFoundError, SubmissionError
 from runner.base.model import Job, JobState, Verdict
-from runner.store import Selection
+from runner.extras.boards.again import Selection
 from tests.integration.store.conftest import Bench, Db, count, enqueue, notes, one, ranked, result, run_record, together
 from tests.integration.store.test_queue import words
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runner.base.model import Demand, Job, JobResult, TimingAssurance, Verdict
-from runner.store import Selection
+from runner.extras.boards.again import Selection
 from tests.integration.store.conftest import Bench, Db, one, refused, result, run_record
 from tests.support.jobs import of_submission
 

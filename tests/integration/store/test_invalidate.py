@@ -9,7 +9,7 @@ import pytest
 
 from runner.base.errors import SubmissionError
 from runner.base.model import JobState, Verdict
-from runner.store import Selection
+from runner.extras.boards.again import Selection
 from tests.integration.store.conftest import Bench, Db, count, notes, result, run_record
 from tests.integration.store.test_again import evaluate, ranked_submission, scores
 from tests.integration.store.test_queue import words

@@ -11,8 +11,8 @@ import pytest
 
 from runner.base.errors import HostNameTakenError, StaleAttemptError, SubmissionError
 from runner.base.model import Artifact, Job, Progress, Verdict
+from runner.extras.boards.again import Selection
 from runner.extras.boards.store import BoardStore
-from runner.store import Selection
 from runner.store.probe import probe
 from tests.integration.store.conftest import Bench, refused, result, run_record
 from tests.plugins.postgres import daemon_login

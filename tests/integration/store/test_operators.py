@@ -10,8 +10,9 @@ from psycopg.conninfo import make_conninfo
 
 from runner.base.errors import DatabaseUnavailableError, SubmissionError
 from runner.base.model import JobState, Verdict
+from runner.extras.boards.again import Selection
 from runner.extras.boards.store import BoardStore
-from runner.store import Selection, migrate
+from runner.store import migrate
 from tests.integration.store.conftest import Bench, Db, notes, one, result, run_record
 from tests.integration.store.test_again import evaluate, ranked_submission
 

@@ -9,7 +9,7 @@ import pytest
 
 from runner.base.errors import SubmissionError
 from runner.base.model import ProfileOptions, Verdict
-from runner.store import Selection
+from runner.extras.boards.again import Selection
 from tests.integration.store.conftest import TASK, Bench, Db, enqueue, result, run_record
 from tests.support.jobs import of_submission
 

@@ -11,7 +11,8 @@ import pytest
 from psycopg import sql
 
 from runner.base.model import Job, Progress, Verdict
-from runner.store import POSITION_LIMIT, Selection
+from runner.extras.boards.again import Selection
+from runner.store import POSITION_LIMIT
 from tests.integration.store.conftest import Bench, Db, one, ranked, result, run_record
 from tests.integration.store.test_again import evaluate, ranked_submission
 

@@ -1,7 +1,8 @@
 """Makes docs/configuration.md of the configuration's model; `python -m tests.unit.config.page` writes the page.
 
-The introduction stands here. Everything about a key stands in `runner.base.config.Config`: its type, default, bounds,
-examples in the field, its description in the string below the field.
+The introduction stands here. Everything about a key stands in `runner.base.config.Config`, of guests in
+`runner.extras.config.SiteConfig`: its type, default, bounds, examples in the field, its description in the string below
+the field.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from runner.base.config import TABLES, Config
+from runner.base.config import Config
+from runner.extras.config import SiteConfig
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PAGE: Final = ROOT / "docs" / "configuration.md"
@@ -64,13 +66,13 @@ def page() -> str:
     Raises:
         ValueError: a key has no description or no example.
     """
-    told = descriptions(Config)
-    return HEAD + "\n".join(_section(key, field, told.get(key, "")) for key, field in Config.model_fields.items())
+    told = {**descriptions(Config), **descriptions(SiteConfig)}
+    return HEAD + "\n".join(_section(key, field, told.get(key, "")) for key, field in SiteConfig.model_fields.items())
 
 
 def examples(key: str) -> Sequence[str]:
     """A key's examples, each as a part of a configuration file."""
-    return [f"{key} = {toml(example)}" for example in Config.model_fields[key].examples or ()]
+    return [f"{key} = {toml(example)}" for example in SiteConfig.model_fields[key].examples or ()]
 
 
 def toml(value: object) -> str:
@@ -107,10 +109,10 @@ def descriptions(model: type[BaseModel]) -> Mapping[str, str]:
 def _section(key: str, field: FieldInfo, description: str) -> str:
     shown = examples(key)
     if not description or not shown:
-        raise ValueError(f"{key}: expected a description below the field in runner/base/config.py, and `examples=`")
+        raise ValueError(f"{key}: expected a description below its field, and `examples=`")
     text = [f"### `{key}`", description]
-    if key in TABLES:
-        text += ["", *_fields(key.removesuffix("s"), TABLES[key])]
+    if key in SiteConfig.tables:
+        text += ["", *_fields(key.removesuffix("s"), SiteConfig.tables[key])]
     inline = [f"Example: `{shown[0]}`."] if len(shown) == 1 and len(shown[0]) <= INLINE else []
     if not inline:
         for example in shown:

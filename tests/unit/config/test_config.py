@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
@@ -15,17 +16,19 @@ from runner.base import config as config_module
 from runner.base.config import Config, HttpAddress
 from runner.base.environment import notify_socket, watchdog_s
 from runner.base.errors import ConfigError
+from runner.cli.app import load_config
+from runner.extras.config import SiteConfig
 from tests.unit.config.page import PAGE, examples, page
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Callable[..., Config]:
+def load(tmp_path: Path) -> Callable[..., SiteConfig]:
     """Load this text as the file, with these variables as the whole environment."""
 
-    def _load(text: str = "", **environ: str) -> Config:
+    def _load(text: str = "", **environ: str) -> SiteConfig:
         path = tmp_path / "config.toml"
         path.write_text(text, encoding="utf-8")
-        return Config.load(path, environ=environ)
+        return SiteConfig.load(path, environ=environ)
 
     return _load
 
@@ -35,14 +38,14 @@ def test_the_page_is_what_the_model_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.unit.config.page`"
 
 
-@pytest.mark.parametrize("key", sorted(Config.model_fields))
-def test_every_example_is_a_value_other_than_the_default(load: Callable[..., Config], key: str) -> None:
+@pytest.mark.parametrize("key", sorted(SiteConfig.model_fields))
+def test_every_example_is_a_value_other_than_the_default(load: Callable[..., SiteConfig], key: str) -> None:
     """A file with the example and nothing else loads, and its value counts."""
     for example in examples(key):
         assert getattr(load(example), key) != getattr(load(), key)
 
 
-def test_every_file_of_the_page_loads(load: Callable[..., Config]) -> None:
+def test_every_file_of_the_page_loads(load: Callable[..., SiteConfig]) -> None:
     """Those of the introduction, too."""
     blocks = re.findall(r"^```toml\n(.*?)```", page(), flags=re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 3
@@ -64,24 +67,24 @@ def test_every_file_of_the_page_loads(load: Callable[..., Config]) -> None:
     ],
 )
 def test_a_key_is_overridden_by_its_variable(
-    load: Callable[..., Config], variable: str, key: str, text: str, value: object
+    load: Callable[..., SiteConfig], variable: str, key: str, text: str, value: object
 ) -> None:
     """The environment wins over the file, and is read as the key's type."""
     assert getattr(load('cpu_slots = 9\nlease_s = 90\ndatabase_url = "file"', **{variable: text}), key) == value
 
 
-def test_our_variable_wins_over_the_shared_one(load: Callable[..., Config]) -> None:
+def test_our_variable_wins_over_the_shared_one(load: Callable[..., SiteConfig]) -> None:
     """KERNEL_RUNNER_DATABASE_URL is the more specific of the two."""
     loaded = load(DATABASE_URL="postgresql://shared/d", KERNEL_RUNNER_DATABASE_URL="postgresql://ours/d")
     assert loaded.database_url == "postgresql://ours/d"
 
 
-def test_an_empty_variable_counts_as_absent(load: Callable[..., Config]) -> None:
+def test_an_empty_variable_counts_as_absent(load: Callable[..., SiteConfig]) -> None:
     """`DOCKER_HOST= kernel-runner serve` means the default, as it does for Docker."""
     assert load('docker_host = "unix:///file"', DOCKER_HOST="", KERNEL_RUNNER_LEASE_S="").docker_host == "unix:///file"
 
 
-def test_slots_in_the_environment_are_json(load: Callable[..., Config]) -> None:
+def test_slots_in_the_environment_are_json(load: Callable[..., SiteConfig]) -> None:
     """A list fits into one variable."""
     slots = load(KERNEL_RUNNER_SLOTS='[{"gpu_type": "H100", "devices": [0], "cpus": [1, 2]}]').slots
     assert slots != "auto"
@@ -119,7 +122,7 @@ def test_slots_in_the_environment_are_json(load: Callable[..., Config]) -> None:
     ],
 )
 def test_a_wrong_value_is_refused_with_key_found_and_expected(
-    load: Callable[..., Config], text: str, message: str
+    load: Callable[..., SiteConfig], text: str, message: str
 ) -> None:
     """Every mistake names the file, the key, what was found and what would be right."""
     with pytest.raises(ConfigError, match=message):
@@ -152,10 +155,11 @@ def test_a_wrong_value_is_refused_with_key_found_and_expected(
             "webhooks: .*each name once",
         ),
         ("{format = 'slack', url = 'http://x'}", "", r"webhooks\[0\]\.name: found a value that is not shown"),
+        ("'hidden'", "", r"webhooks\[0\]: found a value that is not shown"),
     ],
 )
 def test_webhooks_and_their_secrets_fit_together(
-    load: Callable[..., Config], tmp_path: Path, webhooks: str, secrets: str, message: str
+    load: Callable[..., SiteConfig], tmp_path: Path, webhooks: str, secrets: str, message: str
 ) -> None:
     """No error shows an address or a secret."""
     (tmp_path / "secrets").write_text(secrets, encoding="utf-8")
@@ -173,32 +177,32 @@ def test_webhooks_and_their_secrets_fit_together(
         *(("GATEWAY_PORT", "udp://10.0.0.1:8000"), ("GATEWAY_SERVICE_HOST", "10.0.0.1")),
     ],
 )
-def test_a_service_of_our_name_is_no_setting(load: Callable[..., Config], name: str, text: str) -> None:
+def test_a_service_of_our_name_is_no_setting(load: Callable[..., SiteConfig], name: str, text: str) -> None:
     """Kubernetes sets such variables in all containers beside it."""
     assert load(**{f"KERNEL_RUNNER_{name}": text}).lease_s == 25.0
 
 
 @pytest.mark.parametrize("name", ["GATEWAY_PORT", "METRICS_PORT"])
-def test_a_port_that_is_no_services_address_is_an_unknown_setting(load: Callable[..., Config], name: str) -> None:
+def test_a_port_that_is_no_services_address_is_an_unknown_setting(load: Callable[..., SiteConfig], name: str) -> None:
     """Someone believes to have set it."""
     with pytest.raises(ConfigError, match="is not known"):
         load(**{f"KERNEL_RUNNER_{name}": "8000"})
 
 
 @pytest.mark.parametrize("blank", ["\r", "\n", " ", "\t"])
-def test_blanks_around_a_variable_do_not_count(load: Callable[..., Config], blank: str) -> None:
+def test_blanks_around_a_variable_do_not_count(load: Callable[..., SiteConfig], blank: str) -> None:
     """As a file of variables from Windows has them; blanks alone are no value."""
     config = load(DATABASE_URL=f"postgresql:///d{blank}", KERNEL_RUNNER_LOG_LEVEL=f"{blank}debug", DOCKER_HOST=blank)
     assert (config.database_url, config.log_level, config.docker_host) == ("postgresql:///d", "debug", None)
 
 
-def test_an_unknown_variable_is_refused_with_the_nearest(load: Callable[..., Config]) -> None:
+def test_an_unknown_variable_is_refused_with_the_nearest(load: Callable[..., SiteConfig]) -> None:
     """A typo in a unit file is found at start-up, not in production."""
     with pytest.raises(ConfigError, match=r"KERNEL_RUNNER_POL_S is not known, the nearest valid one is .*_POLL_S"):
         load(KERNEL_RUNNER_POL_S="1")
 
 
-def test_the_test_suites_own_variables_are_no_keys(load: Callable[..., Config]) -> None:
+def test_the_test_suites_own_variables_are_no_keys(load: Callable[..., SiteConfig]) -> None:
     """A daemon under test inherits them."""
     assert load(KERNEL_RUNNER_TEST_DATABASE_URL="x").database_url is None
 
@@ -220,7 +224,7 @@ def test_a_named_file_must_exist_and_the_default_one_need_not(tmp_path: Path, mo
         Config.load(environ={})
 
 
-def test_the_password_is_in_no_text_a_person_or_log_may_see(load: Callable[..., Config]) -> None:
+def test_the_password_is_in_no_text_a_person_or_log_may_see(load: Callable[..., SiteConfig]) -> None:
     """Neither repr, str, the public form nor an error shows it."""
     loaded = load(DATABASE_URL="postgresql://runner:hunter2@db/x")
     assert loaded.database_url == "postgresql://runner:hunter2@db/x"
@@ -233,7 +237,7 @@ def test_the_password_is_in_no_text_a_person_or_log_may_see(load: Callable[..., 
     assert caught.value.__cause__ is None
 
 
-def test_serving_needs_an_executable_interpreter(load: Callable[..., Config], tmp_path: Path) -> None:
+def test_serving_needs_an_executable_interpreter(load: Callable[..., SiteConfig], tmp_path: Path) -> None:
     """Absent, out of reach, missing and not executable are four different mistakes."""
     python = tmp_path / "python"
     with pytest.raises(ConfigError, match="eval_python is not set"):
@@ -276,7 +280,7 @@ def test_the_watchdogs_period_counts_only_for_the_process_it_is_meant_for() -> N
         ("off", None),
     ],
 )
-def test_where_health_is_served(load: Callable[..., Config], text: str, address: HttpAddress | None) -> None:
+def test_where_health_is_served(load: Callable[..., SiteConfig], text: str, address: HttpAddress | None) -> None:
     """A socket, below state_dir if its path is relative; a port; nowhere. It is written as it was read."""
     found = load(f"state_dir = '/s'\nhttp_listen = '{text}'").http_address
     assert found == address
@@ -285,7 +289,7 @@ def test_where_health_is_served(load: Callable[..., Config], text: str, address:
 
 
 def test_the_address_may_come_from_systemd_or_from_a_file_of_its_own(
-    load: Callable[..., Config], tmp_path: Path
+    load: Callable[..., SiteConfig], tmp_path: Path
 ) -> None:
     """The environment wins over the credential, that over the file's key, and that over the file that a key names."""
     credentials, secret = tmp_path / "credentials", tmp_path / "secret"
@@ -307,7 +311,7 @@ def test_the_address_may_come_from_systemd_or_from_a_file_of_its_own(
     [(None, "cannot be read: No such file"), (b"", "is empty: expected one line"), (b"\xff", "found no text")],
 )
 def test_a_missing_secret_is_an_error_only_where_it_is_needed(
-    load: Callable[..., Config], tmp_path: Path, content: bytes | None, message: str
+    load: Callable[..., SiteConfig], tmp_path: Path, content: bytes | None, message: str
 ) -> None:
     """Commands that need no database work for users who may not read the file."""
     secret = tmp_path / "secret"
@@ -317,3 +321,22 @@ def test_a_missing_secret_is_an_error_only_where_it_is_needed(
     assert loaded.database_url is None
     with pytest.raises(ConfigError, match=message):
         loaded.require_database_url()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("gateway_conections = 4", "the nearest valid key is 'gateway_connections'"), ("gateway_listen = 'off'", "off")],
+)
+def test_a_wrong_key_of_a_guest_is_an_error_in_every_command(tmp_path: Path, text: str, message: str) -> None:
+    """What commands load has the keys of guests, though the core imports none."""
+    (tmp_path / "config.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        load_config(tmp_path / "config.toml", environ={})
+
+
+def test_the_core_alone_knows_no_key_of_a_guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where guests are not installed, one of their keys is as unknown as any other."""
+    (tmp_path / "config.toml").write_text("gateway_connections = 4", encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "runner.extras.config", None)
+    with pytest.raises(ConfigError, match="'gateway_connections' is not known"):
+        load_config(tmp_path / "config.toml", environ={})

@@ -22,13 +22,13 @@ from development import stack
 from runner.base import logs
 from runner.base.config import Config
 from runner.base.errors import ConfigError, DiskFullError, EngineUnavailableError
+from runner.base.gpu_types import Registry
 from runner.cli.check import _host_root
 from runner.cli.finding import Mark
 from runner.daemon.loop import ExitReason
-from runner.daemon.serve import only_daemon, serve
+from runner.daemon.serve import only_daemon, serve, usable_slots
 from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
-from runner.daemon.spec import DaemonSpec
 from runner.devices.quarantine import Quarantine
 from sandbox.errors import EngineRefused, NotReaped
 from tests.support.waiting import PATIENCE_S
@@ -83,7 +83,7 @@ def test_an_environment_that_containers_cannot_use_is_said_before_anything_is_up
     given = config(tmp_path, eval_python=path)
     monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(path))
     said = []
-    for start in (lambda: DaemonSpec.from_config(given), stack.eval_python):
+    for start in (lambda: usable_slots(given, Registry.load(given.gpus_dir)), stack.eval_python):
         with pytest.raises(ConfigError, match="below a directory that submissions can write") as refused:
             start()
         said.append(str(refused.value))
@@ -117,8 +117,8 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
             return ExitReason.CLEAN
 
     class FakeEvaluator:
-        def __init__(self, _engine: object, _registry: object, settings: object, _quarantine: object) -> None:
-            seen.update(settings=settings)
+        def __init__(self, _engine: object, _registry: object, config: object, _quarantine: object) -> None:
+            seen.update(given=config)
 
         def close(self) -> None:
             assert "closed" not in seen, "warm containers are removed while the engine can still be spoken to"
@@ -150,12 +150,8 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
         assert "target_session_attrs=read-write" in store._link._address
     assert seen["config"] == configuration
     assert seen["instance"] == (tmp_path / "state/instance").read_text(encoding="ascii").strip()
-    settings = seen["settings"]
-    assert settings.eval_python == Path(sys.executable)
-    assert (settings.state_dir, settings.host_name, settings.max_run_s) == (tmp_path / "state", "gpu-01", 60.0)
+    assert seen["given"] == configuration
     assert seen["control"] is control
-    assert (settings.build_timeout_s, settings.build_workers) == (9.0, 3)
-    assert settings.warm_containers == 0
     with pytest.raises(DiskFullError, match=r"state_dir .* floor 1e\+09 GiB: free some"):
         seen["check_disk"]()
     seen["engine"].check()

@@ -11,7 +11,8 @@ import pytest
 
 from development import stack as module
 from development.__main__ import main
-from development.stack import Engine, Stack, own_environment
+from development.stack import GATEWAY_LISTEN, Engine, Stack, own_environment
+from runner.extras.config import SiteConfig
 from tests.support import ports
 
 
@@ -113,6 +114,11 @@ def test_a_gateway_that_ends_does_not_stop_the_stack(stack: Stack, capsys: pytes
     stack.serve_gateway()
     assert str(stack.gateway_log) in capsys.readouterr().err
     stack.stop_all()
+
+
+def test_a_stack_knows_where_a_gateway_listens_by_default() -> None:
+    """It does not read the guests' keys as guests do."""
+    assert SiteConfig.model_fields["gateway_listen"].default == GATEWAY_LISTEN
 
 
 def test_a_shell_set_up_for_another_database_does_not_reach_the_stacks_processes(

@@ -10,8 +10,8 @@ import pytest
 from huggingface_hub.utils import close_session
 from mcp.server.mcpserver.exceptions import ToolError
 
-from runner.base.config import Config
 from runner.base.errors import ConfigError
+from runner.extras.config import SiteConfig
 from runner.extras.gateway import oauth
 from runner.extras.hub import refusals_explained
 from runner.extras.mcp.gateway import Gateway
@@ -24,7 +24,7 @@ def gateway(folder: Path) -> None:
     secret = folder / "secret"
     secret.write_text("s", encoding="utf-8")
     oauth.providers(
-        Config(
+        SiteConfig(
             gateway_public_url="https://kernels.example",
             gateway_github_client_id="x",
             gateway_github_secret_file=secret,

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.base.config import Config
 from runner.cli.installation import DATABASE_URL, shipped
 from runner.daemon.loop import ABORT_S, JOIN_S
 from runner.daemon.monitoring.watchdog import STEP_LIMIT_S
+from runner.extras.config import SiteConfig
 from runner.extras.gateway.server import GRACE_S
 from runner.extras.store import PATIENCE_S
 from runner.extras.webhooks.http import TOTAL_S
@@ -98,7 +98,7 @@ def test_a_guests_secrets_are_credentials_of_its_own(name: str) -> None:
 def test_the_gateways_address_outlives_its_restart() -> None:
     """The socket is systemd's, and at the address that the configuration has without systemd."""
     (address,) = unit("kernel-runner-gateway.socket")["ListenStream"]
-    assert address == Config.model_fields["gateway_listen"].default
+    assert address == SiteConfig.model_fields["gateway_listen"].default
     assert unit("kernel-runner-gateway.service")["Requires"] == ["kernel-runner-gateway.socket"]
 
 
@@ -132,7 +132,7 @@ def test_systemd_understands_every_example_of_the_sites_drop_in(verified: Path) 
 
 def test_the_unit_waits_as_long_as_the_daemon_does() -> None:
     """A stop may take the longest wait for current runs and what follows, or systemd would kill the daemon before."""
-    drain_s = float(Config.model_fields["drain_timeout_s"].default)
+    drain_s = float(SiteConfig.model_fields["drain_timeout_s"].default)
     assert seconds("TimeoutStopSec") >= drain_s + ABORT_S + 2 * JOIN_S + MARGIN_S
 
 
@@ -260,10 +260,10 @@ def test_the_configurations_template_shows_every_key_with_its_default(tmp_path: 
     text = (FOLDER / "config.toml").read_text(encoding="utf-8")
     assert set(tomllib.loads(text)) == {"database_url_file", "eval_python"}
     everything = re.sub(r"(?m)^#(?=[a-z_]+ = )", "", text)
-    assert set(tomllib.loads(everything)) == set(Config.model_fields) - {"database_url"}
+    assert set(tomllib.loads(everything)) == set(SiteConfig.model_fields) - {"database_url"}
     (tmp_path / "config.toml").write_text(everything, encoding="utf-8")
-    loaded = Config.load(tmp_path / "config.toml", environ={})
-    for key, field in Config.model_fields.items():
+    loaded = SiteConfig.load(tmp_path / "config.toml", environ={})
+    for key, field in SiteConfig.model_fields.items():
         default = field.get_default(call_default_factory=False)
         if default is not None and key != "host_name":
             assert getattr(loaded, key) == default, key

@@ -17,8 +17,8 @@ from runner.cli import json_output
 from runner.cli.app import ExitCode, app, console, example, note, out, out_json, session
 from runner.cli.arguments import possible_id, typed_date
 from runner.cli.render import make_table, verdict_text
-from runner.store import MatchLine, Selection, Store
-from runner.store.records import FailedLine
+from runner.extras.boards.again import FailedLine, MatchLine, ResultStore, Selection
+from runner.store import Store
 
 #: Why an evaluation is not made again, in words.
 _OBSTACLES: Mapping[str, str] = {
@@ -92,7 +92,7 @@ def rerun(
     changes nothing. Public and secret job both run again. Left alone: jobs that wait or run, those that the user
     cancelled (unless named by ID), submissions marked hacked by others, and GPU types no longer offered.
     """
-    with session(context).store() as store:
+    with session(context).open(ResultStore) as store:
         selection = _selection(
             store,
             submission_id=submission_id,
@@ -142,7 +142,7 @@ def invalidate(
     Selects and asks as `rerun` does, and prints the number of jobs. The submission then has no verdict and no score,
     and its author reads the reason. Nothing is deleted; `rerun` brings it back. Jobs that wait or run are left alone.
     """
-    with session(context).store() as store:
+    with session(context).open(ResultStore) as store:
         selection = _selection(
             store,
             submission_id=submission_id,
@@ -208,7 +208,7 @@ def failed(
     The newest first, with host, slot, reason and what became of the job. `rerun --verdict internal_error` evaluates
     again what ended so. Attempts are listed for as long as events are kept (`retention_days`).
     """
-    with session(context).store() as store:
+    with session(context).open(ResultStore) as store:
         lines = store.failed(
             limit=limit,
             since=None if since is None else typed_date(store, since, "--since"),

@@ -14,12 +14,12 @@ import psycopg
 import pytest
 import yaml
 
-from runner.base.config import Config
 from runner.base.gpu_types import Registry
 from runner.cli.arguments import read_submission
 from runner.cli.install import _read_address
 from runner.extras.boards.competition import load_competition
 from runner.extras.boards.store import BoardStore
+from runner.extras.config import SiteConfig
 from runner.extras.data.people import read_exclusions
 from runner.extras.trainers.client import results_file, sources
 from runner.extras.trainers.kernelbook import best, rows
@@ -66,7 +66,7 @@ def _config(write: Write) -> object:
     url = write("url", "postgresql://runner@db/kernelbot\n")
     token = write("token", "a" * 40)
     text = f'database_url_file = "{url}"\ngateway_admin_token_file = "{token}"\n'
-    config = Config.load(write("config.toml", text), environ={})
+    config = SiteConfig.load(write("config.toml", text), environ={})
     return config, config.require_database_url(), config.gateway_admin_token({})
 
 

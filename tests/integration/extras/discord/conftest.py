@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.base.config import Config
+from runner.extras.config import SiteConfig
 from runner.extras.discord.client import Client
 from runner.extras.discord.queries import QUERIES
 from runner.extras.discord.serve import build
@@ -31,7 +31,7 @@ def make_client(database_url: str, tmp_path: Path) -> Callable[..., Client]:
 
     def make(*, patience_s: float = PATIENCE_S) -> Client:
         url = login_of(database_url, "runner_test_discord", "runner_discord")
-        config = Config(database_url=url, state_dir=tmp_path, discord_publish_url_file=secret)
+        config = SiteConfig(database_url=url, state_dir=tmp_path, discord_publish_url_file=secret)
         # By default however long a busy machine takes to give the database back.
         return build(config, AsyncStore(url, queries=QUERIES, connections=4, name="test", patience_s=patience_s), 0.2)
 

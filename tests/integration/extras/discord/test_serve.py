@@ -11,8 +11,8 @@ import discord
 import pytest
 from discord.http import Route
 
-from runner.base.config import Config
 from runner.base.errors import ConfigError, InfrastructureError
+from runner.extras.config import SiteConfig
 from runner.extras.discord.client import Client
 from runner.extras.discord.serve import serve
 from tests.support.ports import free_port
@@ -35,8 +35,8 @@ def test_what_keeps_the_bot_from_starting_is_said(tmp_path: Path, monkeypatch: p
     token.write_text("made.up.token\n", encoding="utf-8")
     url = "host=/nowhere"
     with pytest.raises(ConfigError, match="no token: set discord_token_file"):
-        serve(Config(database_url=url))
-    config = Config(database_url=url, discord_token_file=token)
+        serve(SiteConfig(database_url=url))
+    config = SiteConfig(database_url=url, discord_token_file=token)
     monkeypatch.setattr(Route, "BASE", f"http://127.0.0.1:{free_port()}")
     with pytest.raises(InfrastructureError, match="Discord cannot be reached"):
         serve(config)

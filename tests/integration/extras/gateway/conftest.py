@@ -18,7 +18,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from runner.base.config import Config
+from runner.extras.config import SiteConfig
 from runner.extras.gateway.app import build
 from runner.extras.gateway.identity import digest
 from runner.extras.gateway.queries import QUERIES
@@ -278,7 +278,9 @@ def open_gate(bench: Bench, database_url: str, tmp_path: Path) -> Iterator[Calla
     running: list[tuple[Server, threading.Thread]] = []
 
     def begin(*, patience_s: float = PATIENCE_S, **settings: Any) -> Gate:  # noqa: ANN401 - settings of any kind
-        config = Config(database_url=gateway_login(database_url), state_dir=tmp_path, gateway_connections=4, **settings)
+        config = SiteConfig(
+            database_url=gateway_login(database_url), state_dir=tmp_path, gateway_connections=4, **settings
+        )
         # By default however long a busy machine takes to give the database back.
         store = AsyncStore(
             config.require_database_url(), queries=QUERIES, connections=4, name="test", patience_s=patience_s

@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 from structlog.testing import capture_logs
 
-from runner.base.config import Config
 from runner.base.errors import ConfigError
+from runner.extras.config import SiteConfig
 from runner.extras.gateway import oauth
 from runner.extras.gateway.oauth import providers
 from tests.integration.extras.gateway.conftest import Answer, Gate, revoke
@@ -391,10 +391,10 @@ def test_with_encryption_the_cookie_is_this_hosts_alone(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text(SECRET, encoding="utf-8")
     with pytest.raises(ConfigError, match="gateway_public_url"):
-        providers(Config(gateway_github_client_id="x", gateway_github_secret_file=secret))
+        providers(SiteConfig(gateway_github_client_id="x", gateway_github_secret_file=secret))
     with pytest.raises(ConfigError, match="gateway_discord_secret_file"):
-        providers(Config(gateway_discord_client_id="x"))
-    real = Config(
+        providers(SiteConfig(gateway_discord_client_id="x"))
+    real = SiteConfig(
         gateway_public_url="https://kernels.example", gateway_github_client_id="x", gateway_github_secret_file=secret
     )
     assert providers(real)["github"].person_url == "https://api.github.com/user"

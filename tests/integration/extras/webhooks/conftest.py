@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from runner.base.config import WebhookSecret
+from runner.extras.config import WebhookSecret
 from runner.extras.store import AsyncStore
 from runner.extras.webhooks import http
 from runner.extras.webhooks.queries import QUERIES

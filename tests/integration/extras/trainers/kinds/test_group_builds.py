@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from runner.base.config import Config
 from runner.base.errors import CancelledByRequest
 from runner.base.gpu_types import Registry
 from runner.base.model import JobResult, Progress
 from runner.evaluation.attempt import HostResources
 from runner.evaluation.build_cache import Build
 from runner.evaluation.context import Place
-from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.evaluate import Evaluator
 from runner.extras.trainers.kinds import module as kind
 from sandbox import protocol
 from sandbox.host.build_archive import BuildArchive
@@ -67,9 +68,9 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def made(docker_engine: DockerEngine, settings: EvaluationSettings) -> Iterator[Evaluator]:
+def made(docker_engine: DockerEngine, settings: Config) -> Iterator[Evaluator]:
     """An evaluator with a build worker; nothing is warm."""
-    chosen = replace(settings, build_workers=None, warm_containers=0, build_timeout_s=PATIENCE_S)
+    chosen = settings.model_copy(update={"build_workers": "auto", "warm_containers": 0, "build_timeout_s": PATIENCE_S})
     evaluator = Evaluator(docker_engine, Registry.load(), chosen)
     evaluator._build_cache.arrange([SLOT])
     yield evaluator

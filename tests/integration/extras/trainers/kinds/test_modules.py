@@ -6,8 +6,9 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+from runner.base.config import Config
 from runner.base.gpu_types import GpuType, Registry
-from runner.evaluation.evaluate import EvaluationSettings, Evaluator
+from runner.evaluation.evaluate import Evaluator
 from sandbox.host.engine import DockerEngine
 from tests.unit import samples
 
@@ -89,11 +90,11 @@ class _Emulated:
         return replace(Registry.load().get(name), emulate_cuda=True, memory_gib=2.0)
 
 
-def test_a_group_on_an_emulated_device(docker_engine: DockerEngine, settings: EvaluationSettings) -> None:
+def test_a_group_on_an_emulated_device(docker_engine: DockerEngine, settings: Config) -> None:
     """Reference and candidates are there, and are timed there; what it is worth is said."""
     registry: Any = _Emulated()
     there = GOOD.replace("return torch.relu", "assert x.is_cuda\n        return torch.relu")
-    evaluator = Evaluator(docker_engine, registry, replace(settings, warm_containers=0))
+    evaluator = Evaluator(docker_engine, registry, settings.model_copy(update={"warm_containers": 0}))
     try:
         right, wrong = _run(evaluator, [there, GOOD.replace("torch.relu(", "torch.tanh(")])
     finally:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runner.base.model import Verdict
-from runner.evaluation.kinds.validation import MAX_LINE_CHARS, STEP, end_of
+from runner.extras.boards.kinds.validation import MAX_LINE_CHARS, STEP, end_of
 from sandbox.protocol import StepResult
 
 LINE: dict[str, Any] = {

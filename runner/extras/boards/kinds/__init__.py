@@ -1,0 +1,1 @@
+"""The evaluation of validations, which operators order (`runner.validate`)."""
