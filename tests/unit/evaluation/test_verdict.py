@@ -201,7 +201,7 @@ def test_a_kernel_kill_for_memory_is_the_submissions_fault() -> None:
     assert hung.verdict is Verdict.MEMORY_LIMIT
     gone = decided((), mode=Mode.TEST, outcome=samples.outcome(ending=Ending.DIED, oom_kills=2), ok=None)
     assert gone.verdict is Verdict.MEMORY_LIMIT
-    for verdict in ("runtime_error", "compile_error"):
+    for verdict in ("runtime_error", "compile_error", "time_limit"):
         step = samples.step("test", {}, judged=samples.judged(verdict=verdict))
         builtin = samples.task(harness=Harness.BUILTIN)
         assert decided((step,), task=builtin, mode=Mode.TEST, outcome=outcome).verdict is Verdict.MEMORY_LIMIT
