@@ -18,6 +18,7 @@ from runner.evaluation.speed_of_light import SpeedOfLight
 from runner.task_format.model import CuConfig, Harness, Task
 from sandbox.protocol import AuthorExit, Judged, StepResult
 from sandbox.spec import Outcome
+from tasks.harness.judge.stats import time_text
 
 #: The exit code of "ran, check failed".
 NOT_PASSED_CODE = 112
@@ -203,7 +204,7 @@ def _widest(timings: Sequence[CaseTiming]) -> str | None:
     if not widths:
         return None
     _, index, low, high = max(widths)
-    return f"benchmark {index} between {low / 1e3:.4g} and {high / 1e3:.4g} µs"
+    return f"benchmark {index} between {time_text(low)} and {time_text(high)}"
 
 
 def limit_lines(text: str) -> str:

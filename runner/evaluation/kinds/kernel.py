@@ -30,7 +30,6 @@ class Kernel(Submission):
     """The judge's word is the verdict, where its numbers can be."""
 
     harness = Harness.BUILTIN
-    after_a_kill = frozenset({Verdict.RUNTIME_ERROR, Verdict.COMPILE_ERROR})
     ours = True
     line = staticmethod(spec_line)
 

@@ -29,8 +29,6 @@ class Program(Submission):
     """The program's words are the verdict, together with what init observed."""
 
     harness = Harness.PROGRAM
-    # A program whose worker process was killed may wait for it until its time is up.
-    after_a_kill = frozenset({Verdict.RUNTIME_ERROR, Verdict.TIME_LIMIT})
     ours = False
     line = staticmethod(program_line)
 

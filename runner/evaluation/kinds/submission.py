@@ -48,6 +48,9 @@ from tasks.harness.shared.profilers import Capture
 
 #: A job's error is one sentence for a status line.
 _KEPT_ERROR_CHARACTERS = 4000
+#: What a kill for memory looks like from within; only the cgroup knows. A compiler that was killed has failed, and a
+#: program whose own process was may wait for it until its time is up.
+_AFTER_A_KILL = frozenset({Verdict.RUNTIME_ERROR, Verdict.COMPILE_ERROR, Verdict.TIME_LIMIT})
 _IN_PROCESS: Mapping[str, str] = {"correctness": "in_process", "timing": TimingAssurance.CLAIMED.value}
 
 
@@ -66,8 +69,6 @@ class Submission(ABC):
     """Plans, decides and makes rows of one job; a subclass knows its harness."""
 
     harness: ClassVar[Harness]
-    #: What a kill for memory looks like from within.
-    after_a_kill: ClassVar[frozenset[Verdict]]
     #: Whether what it lets pass must be possible and complete: what is not is our fault.
     ours: ClassVar[bool]
     #: A case as the harness reads it.
@@ -394,8 +395,7 @@ class Submission(ABC):
 
     def _step_finding(self, step: StepResult, reported: ModeResult, evidence: Evidence) -> Finding:
         finding = self.finding(step, reported)
-        # A compiler that was killed has failed. Only the cgroup knows why.
-        if evidence.outcome.oom_kills and finding.verdict in self.after_a_kill:
+        if evidence.outcome.oom_kills and finding.verdict in _AFTER_A_KILL:
             return memory_finding(step.name)
         if finding.verdict is not Verdict.ACCEPTED:
             return finding

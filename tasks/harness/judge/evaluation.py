@@ -231,7 +231,7 @@ class Judge:
         except TaskFault as fault:
             run.fail(None, "invalid", str(fault))
             gone = True
-        if run.timed_out:
+        if run.verdict == "time_limit":
             waited_s = (self._workers.waited_ns - waited_ns) / 1e9
             run.message = (
                 f"{run.request.name} did not finish within {run.request.timeout_s:g} s "
@@ -315,7 +315,7 @@ class Judge:
 
     def _emit(self, run: ModeRun) -> None:
         captured = self._collector.take()
-        passed = run.verdict == "accepted"
+        passed, timed_out = run.verdict == "accepted", run.verdict == "time_limit"
         stderr = "\n".join(part for part in (captured.stderr, *run.traces) if part)
         details = run.details | self._extra
         if run.phases_ns:
@@ -323,7 +323,7 @@ class Judge:
         if self._calibration is not None and run.kind in TOTAL_NS:
             details["calibration"] = self._calibration.as_details()
         self._extra = {}
-        exit_code = EXIT_PASSED if passed else EXIT_TIMED_OUT if run.timed_out else EXIT_NOT_PASSED
+        exit_code = EXIT_PASSED if passed else EXIT_TIMED_OUT if timed_out else EXIT_NOT_PASSED
         judged = Judged(
             verdict=run.verdict,
             message=run.message,
@@ -339,7 +339,7 @@ class Judge:
             start_ns=run.start_ns - self._began_ns,
             duration_ns=time.monotonic_ns() - run.start_ns,
             exit_code=exit_code,
-            timed_out=run.timed_out,
-            output_limit=run.output_limit,
+            timed_out=timed_out,
+            output_limit=run.verdict == "output_limit",
             stderr=stderr,
         )

@@ -34,10 +34,8 @@ class ModeRun:
     reports: list[CaseReport] = field(default_factory=list)
     verdict: str = "accepted"
     message: str | None = None
-    timed_out: bool = False
     #: Which of several ranks had not answered when the time limit passed.
     late: str = ""
-    output_limit: bool = False
     #: Tracebacks of the submission, shown below its own stderr.
     traces: list[str] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
@@ -85,9 +83,7 @@ class ModeRun:
 
     def fail_with(self, index: int | None, fault: Fault) -> None:
         """Record a fault of the submission."""
-        self.timed_out = self.timed_out or fault.timed_out
         self.late = self.late or fault.late
-        self.output_limit = self.output_limit or fault.output_limit
         self.fail(index, fault.verdict, fault.message, trace=fault.trace)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from sandbox.protocol import FrameError, read
 from tasks.harness.shared.profilers import Capture
 
+from .stats import time_text
 from .stopping import Timing
 
 VERSION = 1
@@ -37,7 +38,7 @@ class Floor:
         if mean_ns >= self.ns:
             return None
         return (
-            f"its mean time of {mean_ns / 1e3:.4g} µs is impossible: the case needs at least {self.ns / 1e3:.4g} µs "
+            f"its mean time of {time_text(mean_ns)} is impossible: the case needs at least {time_text(self.ns)} "
             f"for {self.limit} ({self.why})"
         )
 

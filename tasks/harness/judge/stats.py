@@ -59,6 +59,12 @@ def summarise(samples_ns: Sequence[float]) -> Summary:
     )
 
 
+def time_text(time_ns: float) -> str:
+    """A time in a sentence: up to four digits in the unit that suits it."""
+    scale, unit = next((each for each in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")) if time_ns >= each[0]), (1.0, "ns"))
+    return f"{time_ns / scale:.4g} {unit}"
+
+
 def spread(samples: Sequence[float]) -> float:
     """The standard deviation of a population; 0 for none. `statistics` takes exact fractions, and ten times as long."""
     if not samples:

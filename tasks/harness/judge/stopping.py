@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
+from .stats import time_text
+
 _Z95 = NormalDist().inv_cdf(0.975)
 #: Fewer samples have no useful spread. No ceiling ends a case before.
 FEWEST = 3
@@ -168,12 +170,12 @@ def noise_of(
     low, high = span_ci95
     if runs >= FEWEST_FOR_REFUSAL and high - low > rule.refuse * span and disturbed > DISTURBED_SHARE:
         text = (
-            f"the times of {runs} calls are noise: their median lies anywhere between {low / 1e3:.4g} and "
-            f"{high / 1e3:.4g} µs, and {disturbed:.0%} of the calls of a known kernel beside them were disturbed (give "
+            f"the times of {runs} calls are noise: their median lies anywhere between {time_text(low)} and "
+            f"{time_text(high)}, and {disturbed:.0%} of the calls of a known kernel beside them were disturbed (give "
             "the slot cores of its own, or run fewer other things on this host)"
         )
         return Noise(remark=None, refusal=text)
     low, high = mean_ci95
     if high - low > rule.noisy * mean:
-        return Noise(remark=f"the mean lies between {low / 1e3:.4g} and {high / 1e3:.4g} µs", refusal=None)
+        return Noise(remark=f"the mean lies between {time_text(low)} and {time_text(high)}", refusal=None)
     return Noise(remark=None, refusal=None)

@@ -12,6 +12,7 @@ import pytest
 from sandbox.protocol import StepResult
 from tasks.harness.judge.request import Floor
 from tasks.harness.local import JudgeFailed, Pair, lines_of
+from tests.support.waiting import PATIENCE_S
 
 from .conftest import Run, make_request, message_of, verdict_of
 
@@ -54,6 +55,25 @@ def test_ending(judge: Run, ending: tuple[str, str, dict[str, object], str, str]
     assert step.exit_code == (114 if verdict == "time_limit" else 112)
     assert step.timed_out == (verdict == "time_limit")
     assert step.output_limit == (verdict == "output_limit")
+
+
+@pytest.mark.parametrize("second", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize(
+    ("first", "verdict", "sentence"),
+    [(1, "wrong_answer", "test 1 of 2: mismatch"), (2, "runtime_error", "test 1 of 2: ValueError: broken")],
+)
+def test_the_first_of_two_failures_is_the_verdict(
+    judge: Run, first: int, verdict: str, sentence: str, second: int
+) -> None:
+    """So are the sentence and what the step says; the report has both."""
+    tests = (f"size: {first}; seed: 1", f"size: {second}; seed: 2")
+
+    (step,) = judge("fails_by_size", tests=tests, timeout_s=2.0 if second == 3 else PATIENCE_S).steps
+
+    assert verdict_of(step) == verdict
+    assert message_of(step).startswith(sentence)
+    assert (step.exit_code, step.timed_out, step.output_limit) == (112, False, False)
+    assert [lines_of(step)[f"test.{index}.status"] for index in range(2)] == ["fail", "fail"]
 
 
 def test_right_submission_passes_every_mode(judge: Run) -> None:
@@ -138,7 +158,7 @@ def test_a_time_below_its_floor_is_rejected(judge: Run) -> None:
     (step,) = report.steps
     assert (step.name, verdict_of(step)) == ("benchmark", "rejected")
     assert message_of(step).startswith("benchmark 2 of 3: its mean time of ")
-    assert message_of(step).endswith(" µs is impossible: the case needs at least 6e+07 µs for memory (a minute)")
+    assert message_of(step).endswith(" µs is impossible: the case needs at least 60 s for memory (a minute)")
     assert lines_of(step)["benchmark.1.status"] == "fail"
     assert [f"benchmark.{index}.mean" in lines_of(step) for index in range(3)] == [True, False, True]
 

@@ -110,7 +110,7 @@ def test_the_higher_floor_counts_and_says_what_it_is() -> None:
     light = speed_of_light(task(flops="1e9"), {}, GPU)
     assert light.floor is not None
     assert light.floor.refusal(1) == (
-        "its mean time of 0.001 µs is impossible: the case needs at least 3.333 µs for math (1e+09 operations, and G "
+        "its mean time of 1 ns is impossible: the case needs at least 3.333 µs for math (1e+09 operations, and G "
         "does at most 3e+14 of any kind per second)"
     )
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.harness.judge.stats import median_interval, spread, summarise
+from tasks.harness.judge.stats import median_interval, spread, summarise, time_text
 
 
 def test_single_sample_has_no_spread() -> None:
@@ -62,3 +62,12 @@ def test_the_spread_is_that_of_a_population(samples: list[float]) -> None:
     """As the standard library has it, but faster; of nothing it is 0."""
     assert spread(samples) == pytest.approx(pstdev(samples), rel=1e-6, abs=1e-3)
     assert spread([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "text"),
+    [(0.0, "0 ns"), (3.6, "3.6 ns"), (85_630.0, "85.63 µs"), (123_456_789.0, "123.5 ms"), (2.5e9, "2.5 s")],
+)
+def test_a_time_in_a_sentence_has_four_digits_and_no_exponent(time_ns: float, text: str) -> None:
+    """Above ten milliseconds, too."""
+    assert time_text(time_ns) == text

@@ -127,7 +127,7 @@ def test_noise_is_refused_where_the_host_made_it() -> None:
 
     assert noise.refusal is not None
     assert (
-        "between 50 and 700 µs, and 40% of the calls of a known kernel beside them were disturbed (give the slot"
+        "between 50 µs and 700 µs, and 40% of the calls of a known kernel beside them were disturbed (give the slot"
         in noise.refusal
     )
 
@@ -143,4 +143,4 @@ def test_a_kernel_that_is_erratic_by_itself_is_marked(disturbed: float) -> None:
     """Where trusted calls were hardly disturbed, the spread is the kernel's own: its result counts, and says so."""
     assert _noise(span_ci95=(50e3, 700e3), disturbed=disturbed) == Noise(remark=None, refusal=None)
     wide = _noise(span_ci95=(50e3, 700e3), mean_ci95=(80e3, 300e3), disturbed=disturbed)
-    assert wide == Noise(remark="the mean lies between 80 and 300 µs", refusal=None)
+    assert wide == Noise(remark="the mean lies between 80 µs and 300 µs", refusal=None)

@@ -248,9 +248,12 @@ def _killed(outcome: Outcome) -> tuple[str, str]:
 
 
 def _looks_killed(row: Mapping[str, Any], *, alone: bool) -> bool:
-    """Whether a result may be what a kill for memory looks like; of compilers only where no other candidate's was."""
+    """Whether a result may be what a kill for memory looks like; of a helper only where no other candidate's was.
+
+    A compiler that was killed has failed, and a candidate may wait for another process until its time is up.
+    """
     return (row["verdict"] == "runtime_error" and _KILLED in row["message"]) or (
-        row["verdict"] == "compile_error" and alone
+        row["verdict"] in ("compile_error", "time_limit") and alone
     )
 
 

@@ -66,6 +66,8 @@ _NO_DEADLINE_NS = 1 << 62
 _SEEDS = 1 << 31
 #: Calls of one row of the reference: half of a candidate's, one row before it and one after.
 _FEWEST_REFERENCE_CALLS = 5
+#: Calls of the reference that take longer are not compared: they fill the caches by themselves.
+_COMPARED_UP_TO_S = 0.1
 #: Control calls of a row. Of tiny modules, more would tell little more, and cost more than the row itself.
 _MOST_CONTROLS = 30
 _VERDICTS = {"output_limit": "runtime_error"}
@@ -370,6 +372,8 @@ class GroupJudge:
         side.clock = Clock(self._settings.timeout_s + _START_NS / 1e9 + calls * self.prepared.call_s)
         try:
             side.generators = self.prepared.used_generators(in_eval=in_eval)
+            side.checker = self.compared if self.prepared.call_s <= _COMPARED_UP_TO_S else None
+            self.prepared.enter(perturbed=False, in_eval=in_eval)
             side.set_eval(on=in_eval)
             row = self.timed_row(side, calls)
             if any(sample.by_host for sample in row.samples) and self._measure_messages():
@@ -381,6 +385,15 @@ class GroupJudge:
                 raise failed from fault
             raise InvalidReference(f"the reference failed in a later call: {_of_module(fault)}") from fault
         return row
+
+    def compared(self, args: list[Any], seed: int | None, output: object) -> Comparison:
+        """The output of a timed call beside what the reference gives in the judge.
+
+        Calls of the reference's worker are compared, too, which decides nothing: where the judge does not work between
+        two calls they find warmer caches, and a copy of the reference seemed a tenth slower than the reference.
+        """
+        expected, _ = self.prepared.reference.run(args, seed)
+        return compare(expected, output, self.prepared.tolerance)
 
     def row_before(self, calls: int, *, in_eval: bool) -> None:
         """Make sure that there is a row of the reference for the next candidate, if the device is steady.
@@ -904,8 +917,7 @@ class _Attempt:
         return True
 
     def _check_timed(self, args: list[Any], seed: int | None, output: object) -> None:
-        expected, _ = self._prepared.reference.run(args, seed)
-        comparison = compare(expected, output, self._prepared.tolerance)
+        comparison = self._group.compared(args, seed, output)
         self._note_errors(comparison)
         if comparison.problem is not None:
             message = f"in a timed call: {comparison.problem}"

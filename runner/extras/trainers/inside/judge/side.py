@@ -130,7 +130,7 @@ class ModuleSide:
         self.inputs: Callable[[int], list[Any]] = reference.inputs
         self.control_inputs: Callable[[int], list[Any]] = reference.inputs
         #: Checks the output of a timed call, given its arguments and its seed; None: it is not checked.
-        self.checker: Callable[[list[Any], int | None, object], None] | None = None
+        self.checker: Callable[[list[Any], int | None, object], object] | None = None
         self._last: tuple[list[Any], int | None, Called] | None = None
         #: Of an output of a timed call, where it was checked.
         self._describing_ns = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median, pstdev
@@ -9,6 +10,7 @@ from statistics import fmean, median, pstdev
 import numpy as np
 
 from tasks.harness.judge.audit import Audit, Sample, audit
+from tasks.harness.judge.stopping import student_t95
 
 _RESAMPLES = 1000
 #: What a time can be worth, the least first.
@@ -81,7 +83,12 @@ def speedup_of(reference: Row, candidate: Row, *, tolerance: float) -> Speedup:
     if ours.timing != theirs.timing:
         ours, theirs = _audited(reference, 0.0), _audited(candidate, 0.0)
     one, other = median(ours.counted), median(theirs.counted)
-    low, high = _interval(ours.counted, theirs.counted)
+    # Any part of the time for which a call waited for a core may be in its time, as the host's doing. A candidate can
+    # make itself wait, and gain no more by that than a copy of the reference has: an interval that holds 1.
+    least, theirs_least = _without_waits(reference, ours), _without_waits(candidate, theirs)
+    drift = math.exp(_drift(least, theirs_least))
+    low = min(_interval(least, theirs.counted)[0], median(least) / other / drift)
+    high = max(_interval(ours.counted, theirs_least)[1], one / median(theirs_least) * drift)
     # What the hand-over may be off, where it is in the times.
     noise = _noise(ours), _noise(theirs)
     low = min(low, max(one - noise[0], 0.0) / (other + noise[1] + candidate.skippable_ns))
@@ -114,12 +121,33 @@ def _noise(result: Audit) -> float:
     return 0.0 if result.timing == "audited" else result.noise_ns or 0.0
 
 
+def _without_waits(row: Row, result: Audit) -> list[float]:
+    """The times that count, less the time for which judge and worker waited for a core; none is below its claim."""
+    pairs = zip(result.counted, row.samples, strict=True)
+    return [max(time - (sample.delayed_ns or 0), min(time, sample.claimed_ns)) for time, sample in pairs]
+
+
+def _drift(*rows: Sequence[float]) -> float:
+    """How far the logarithm of the ratio may be off with 95 %, by how far the halves of each row lie apart.
+
+    The machine's load, clocks and caches change from one row to the next, so calls of one row are alike, which no
+    resampling of calls shows. The halves of the reference's calls are from before and after the candidate's.
+    """
+    halves = [(row[: len(row) // 2], row[len(row) // 2 :]) for row in rows if len(row) > 1]
+    gaps = [math.log(median(first) / median(second)) for first, second in halves]
+    # The four medians have one variance: half of it is that of each side's mean, all of it that of their difference.
+    return student_t95(2) * math.hypot(*gaps) / 2
+
+
 def _audited(row: Row, tolerance: float) -> Audit:
     return audit(row.samples, controls_ns=row.controls_ns, tolerance=tolerance)
 
 
 def _interval(reference: Sequence[float], candidate: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the ratio of medians, by resampling both rows; the same resamples for the same rows."""
+    """The 95 % interval of the ratio of medians if calls differ by chance alone, by resampling both rows.
+
+    The same rows have the same resamples.
+    """
     generator = np.random.default_rng(1)
     medians = [
         np.median(generator.choice(np.asarray(row), size=(_RESAMPLES, len(row))), axis=1)

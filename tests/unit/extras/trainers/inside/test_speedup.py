@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import random
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 
@@ -104,3 +107,35 @@ def test_statistics_are_those_of_the_times_that_count() -> None:
     assert stats_of([1000.0, 2000.0, 3000.0]) == {
         "mean_ns": 2000.0, "std_ns": 816.5, "min_ns": 1000.0, "max_ns": 3000.0, "calls": 3,
     }  # fmt: skip
+
+
+def _slowness(generator: random.Random, *, alike: float, varies: float, waits: float) -> Iterator[tuple[float, int]]:
+    """How much longer than usual calls take on a busy machine, and for how many nanoseconds each waits for a core."""
+    state = generator.gauss(0, 1)
+    while True:
+        waited_ns = round(generator.expovariate(1 / 8e6)) if generator.random() < waits else 0
+        yield math.exp(varies * state + 0.03 * generator.gauss(0, 1)), waited_ns
+        state = alike * state + math.sqrt(1 - alike**2) * generator.gauss(0, 1)
+
+
+@pytest.mark.parametrize("calls", [10, 20])
+@pytest.mark.parametrize("waits", [0.0, 0.5])
+@pytest.mark.parametrize(("alike", "varies", "least"), [(0.0, 0.0, 95), (0.5, 0.1, 95), (0.9, 0.1, 88)])
+def test_the_interval_of_a_copy_holds_one_on_a_busy_machine(
+    alike: float, varies: float, least: int, waits: float, calls: int
+) -> None:
+    """In 95 of 100 cases, though calls wait for cores; in nearly as many where one is much like the one before it."""
+    generator, holds = random.Random(7), 0  # noqa: S311 the same numbers each time
+    for _ in range(100):
+        slowness = _slowness(generator, alike=alike, varies=varies, waits=waits)
+        rows = []
+        for count in (calls // 2, calls, calls // 2):
+            samples = [
+                Sample(claim_ns=round(150e3 * slow), outside_ns=round(180e3 * slow) + wait_ns, delayed_ns=wait_ns)
+                for slow, wait_ns in islice(slowness, count)
+            ]
+            controls = [[math.inf if wait_ns > 20_000 else 30e3 * slow for slow, wait_ns in islice(slowness, 15)]]
+            rows.append(Row(samples=samples, controls_ns=controls))
+        found = speedup_of(rows[0].joined(rows[2]), rows[1], tolerance=0.1)
+        holds += found.low <= 1.0 <= found.high
+    assert holds >= least

@@ -180,7 +180,7 @@ def test_only_what_compilers_say_where_there_is_no_device_is_a_verdict(tmp_path:
 
 
 def test_a_compiler_that_was_killed_for_memory_is_no_compile_error(tmp_path: Path) -> None:
-    """Its own container knows, or that of the run, where no other candidate compiled."""
+    """Its own container knows."""
     build = _build(tmp_path, exit_code=REFUSED)
     assert build.report is not None
     outcome = replace(build.report.outcome, oom_kills=1)
@@ -192,11 +192,16 @@ def test_a_compiler_that_was_killed_for_memory_is_no_compile_error(tmp_path: Pat
     ):
         row = {"id": candidate, "build_ms": None, "verdict": verdict, "message": ""}
         assert with_build(row, builds)["verdict"] == expected
-    failed = Result(id=5, verdict="compile_error", stage="compile", message="ninja")
+
+
+@pytest.mark.parametrize(("verdict", "stage"), [("compile_error", "compile"), ("time_limit", "correctness")])
+def test_what_a_killed_helper_leaves_is_memory_limit_where_no_other_candidate_ran(verdict: str, stage: str) -> None:
+    """A compiler that was killed fails; what waits for a killed process takes too long."""
+    failed = Result(id=5, verdict=verdict, stage=stage, message="ninja")
     alone = {**_GROUP, "candidates": _GROUP["candidates"][:1]}
     assert rows_of(alone, _report(failed, oom_kills=1))[0]["verdict"] == "memory_limit"
-    assert rows_of(alone, _report(failed))[0]["verdict"] == "compile_error"
-    assert rows_of(_GROUP, _report(failed, oom_kills=1))[0]["verdict"] == "compile_error"
+    assert rows_of(alone, _report(failed))[0]["verdict"] == verdict
+    assert rows_of(_GROUP, _report(failed, oom_kills=1))[0]["verdict"] == verdict
 
 
 def test_what_a_build_took_is_in_its_candidates_result(tmp_path: Path) -> None:
@@ -229,7 +234,7 @@ def test_memory_kills_are_told_from_other_deaths() -> None:
     assert rows_of(_GROUP, _report(other, oom_kills=1))[0]["verdict"] == "memory_limit"
 
 
-@pytest.mark.parametrize("reported", [(), ("runtime_error",), ("compile_error",)])
+@pytest.mark.parametrize("reported", [(), ("runtime_error",), ("compile_error",), ("time_limit",)])
 def test_a_kill_for_memory_that_the_host_lacks_is_our_fault(reported: Sequence[str]) -> None:
     """Whatever it looks like, and whether or not a candidate had begun; what was judged before counts."""
     killed = [Result(id=5, verdict=verdict, message="killed by signal 9") for verdict in reported]
