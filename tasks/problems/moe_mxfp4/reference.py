@@ -12,6 +12,9 @@ ATOL = 5e-2
 #: By how much, relatively, kernels differ in a hidden value before they quantize it: one that first rounds it to
 #: bfloat16 is off by 2**-8 at most.
 DOUBT = 4e-3
+#: Such differences have random signs: many add up to less than this multiple of the root of their squares' sum. Of
+#: hidden values that all err by 2**-9 it was 3 at most in 100,000 outputs, where magnitudes of 2,048 add up to 8.
+DEVIATIONS = 4
 
 
 def rounded(values: torch.Tensor) -> torch.Tensor:
@@ -19,11 +22,11 @@ def rounded(values: torch.Tensor) -> torch.Tensor:
 
 
 def layer(data: input_t) -> tuple[torch.Tensor, torch.Tensor]:
-    # The outputs, and by how much those of right kernels may be off because they quantize a hidden value that is about
-    # halfway to the other one of its neighbours, or have another scale.
+    # The outputs, and by how much those of right kernels may be off because they quantize hidden values that are about
+    # halfway to the other one of their neighbours, or have another scale.
     hidden_states, gate_up, down, gate_up_scale, down_scale, *_, topk_weights, topk_ids, _ = data
     x = rounded(hidden_states)
-    total, slack = torch.zeros_like(x), torch.zeros_like(x)
+    total, sums, squares = torch.zeros_like(x), torch.zeros_like(x), torch.zeros_like(x)
     for expert in topk_ids.unique().tolist():
         rows, slots = torch.nonzero(topk_ids == expert, as_tuple=True)
         # A device that multiplies float32 in TF32 is as exact here: each factor has two significant bits.
@@ -34,8 +37,9 @@ def layer(data: input_t) -> tuple[torch.Tensor, torch.Tensor]:
         # A token comes once at most.
         total[rows] += factors * (rounded(hidden.bfloat16()) @ out)
         doubt = (rounded(hidden * (1 + DOUBT)) - rounded(hidden * (1 - DOUBT))).abs()
-        slack[rows] += factors * (doubt @ out.abs())
-    return total.to(hidden_states.dtype), slack
+        sums[rows] += factors * (doubt @ out.abs())
+        squares[rows] += factors.square() * (doubt.square() @ out.square())
+    return total.to(hidden_states.dtype), torch.minimum(sums, DEVIATIONS * squares.sqrt())
 
 
 def ref_kernel(data: input_t) -> output_t:

@@ -78,6 +78,19 @@ def test_either_neighbour_of_a_hidden_value_is_right(bench: Bench) -> None:
 
 
 @MOE
+def test_a_block_of_many_hidden_values_left_out_fails(bench: Bench) -> None:
+    """As many as the largest benchmark has; whatever is about halfway among the others."""
+    sizes = {"dhidden": 256, "dexpert": 2048, "nroutedexperts": 8, "nexpertspertoken": 8, "bs": 48, "seed": 9}
+    data = bench.generate({**MOE_CASE, **sizes})
+    right = bench.module("reference").ref_kernel(data)
+    down_scale = data[4].clone()
+    down_scale.view(torch.uint8)[..., -1] = 0
+    wrong = bench.module("reference").ref_kernel((*data[:4], down_scale, *data[5:]))
+    assert bench.check(data, right) == (True, "")
+    assert not bench.check(data, wrong)[0]
+
+
+@MOE
 def test_first_products_are_exact_in_float32(bench: Bench) -> None:
     """The longest sums of the public cases agree with float64 bit by bit."""
     tokens, weights, _, scales, *_ = bench.generate({**MOE_CASE, "dhidden": 7168, "nroutedexperts": 3})

@@ -127,3 +127,17 @@ def test_the_check_leaves_its_data_alone(bench: Bench) -> None:
     bench.module("reference").ref_kernel(data)
     assert torch.equal(data[2].data, before)
     assert data[2].seq_len == 40
+
+
+@MLA
+@pytest.mark.parametrize("place", [0, 39, 41, 63])
+def test_other_entries_of_the_cache_are_compared_exactly(bench: Bench, place: int) -> None:
+    """A change that would be within the tolerance of a new entry."""
+    data = bench.generate(MLA_CASE)
+    output, cache = bench.module("reference").ref_kernel(data)
+    cache[:, 40] *= 1.001
+    assert bench.check(data, (output, cache)) == (True, "")
+    cache[1, place, 5] += 0.004
+    good, message = bench.check(data, (output, cache))
+    assert not good
+    assert message.startswith(f"1 of 73728 elements differ; at (1, {place}, 5): found ")

@@ -48,6 +48,22 @@ def test_a_shipped_task_has_its_public_counterparts_cases(name: str) -> None:
     assert any(oracle.largest.items() <= case.items() for case in task.benchmarks)
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_a_description_names_the_tolerances(name: str) -> None:
+    """Those that reference.py gives in numbers, in the same figures."""
+    text = (TASKS / name / "reference.py").read_text() if (TASKS / name / "reference.py").exists() else ""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    keywords = [keyword for call in calls for keyword in call.keywords if keyword.arg in ("rtol", "atol")]
+    numbers = {
+        ast.get_source_segment(text, node)
+        for keyword in keywords
+        for node in ast.walk(keyword.value)
+        if isinstance(node, ast.Constant) and node.value
+    }
+    description = load_folder(TASKS / name).description
+    assert [number for number in numbers if number not in description] == []
+
+
 def test_offered_types_are_registered() -> None:
     """No task offers a GPU type that the registry does not know."""
     registry = Registry.load()
