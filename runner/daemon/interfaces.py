@@ -43,6 +43,9 @@ class JobEvaluator(Protocol):
             CancelledByRequest: `cancel` was set.
         """
 
+    def try_out(self, slot: Slot, *, cancel: threading.Event) -> None:
+        """Keep a slot on which a run has failed through our fault out of use until one succeeds there."""
+
     @property
     def can_refuse(self) -> bool:
         """Whether `refuse` may be asked, without a disturbance of any slot."""

@@ -133,6 +133,8 @@ class SlotWorker:
         metrics.ended(job, "failed" if lease.reason is None else lease.reason.value)
         if outcome is not None:
             self._writer.submit(job, outcome, slot=self.slot.name)
+        if lease.reason is None:
+            self._evaluator.try_out(self.slot, cancel=lease.cancel)
 
     def _explain(self, error: Exception, lease: Lease) -> tuple[str, Outcome | None]:
         """The log event and the outcome of an evaluation that raised; called while the error is handled."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from runner.base.errors import (
     CancelledByRequest,
     EngineUnavailableError,
     EvaluationError,
+    KernelRunnerError,
     TaskError,
 )
 from runner.base.gpu_types import GpuType, Registry
@@ -91,6 +92,7 @@ class Evaluator:
             quarantine=self._quarantine,
             gate=self._gate,
         )
+        self._without_pool = replace(self._resources, warm_pool=WarmPool(engine, self._quarantine, size=0))
 
     @property
     def warm(self) -> Mapping[str, int]:
@@ -147,6 +149,7 @@ class Evaluator:
             EngineUnavailableError: no engine answers.
             EvaluationError: it cannot be made.
         """
+        self._remove_old(self._engine.reap_lost)
         with self._lock:
             # The engine may have been set up otherwise, and the host's software replaced.
             self._facts = self._ask()
@@ -193,14 +196,37 @@ class Evaluator:
 
         Also containers that the engine started for an earlier process after this one had looked for them.
         """
+        self._remove_old(self._engine.reap_orphans)
+        images = [environment.image for environment in self._environments.values()]
+        if gone := self._remove_old(lambda: self._engine.prune_host_roots(images)):
+            _log.info("old_root_file_systems_removed", count=gone)
+
+    def _remove_old(self, remove: Callable[[], int]) -> int:
         try:
-            self._engine.reap_orphans()
-            gone = self._engine.prune_host_roots([environment.image for environment in self._environments.values()])
+            return remove()
         except SandboxError as error:
             _log.warning("old_containers_not_removed", error=str(error))
-        else:
-            if gone:
-                _log.info("old_root_file_systems_removed", count=gone)
+            return 0
+
+    def try_out(self, slot: Slot, *, cancel: threading.Event) -> None:
+        """A run has failed through our fault: keep the slot out of use until a run without a submission succeeds on it.
+
+        What breaks every run, such as an engine that starts no container, would else fail all jobs of the queue.
+        """
+        if slot.name in self._quarantine.reasons():
+            return
+        fault = self._fault(slot, cancel)
+        if fault is not None:
+            never = threading.Event()
+            self._quarantine.quarantine_runs(slot.name, fault, mended=lambda: self._fault(slot, never) is None)
+
+    def _fault(self, slot: Slot, cancel: threading.Event) -> str | None:
+        """Why nothing runs on a slot; None: a probe in a new container has run."""
+        try:
+            self._probe(self._place(slot), cancel)
+        except KernelRunnerError as error:
+            return str(error)
+        return None
 
     def run(self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None = None) -> JobResult:
         """The result of `evaluate`, when its container is gone."""
@@ -357,13 +383,18 @@ class Evaluator:
         Raises:
             EngineUnavailableError, EvaluationError: the probe failed.
         """
-        gpu = place.gpu
         # Another thread may forget it meanwhile.
-        system_facts = self._systems.get(gpu.name)
-        if system_facts is not None:
-            return system_facts
-        plan = make_probe(place)
-        with execute(plan, place.slot, self._resources, cancel=threading.Event()) as (report, _):
+        system_facts = self._systems.get(place.gpu.name)
+        return self._probe(place, threading.Event()) if system_facts is None else system_facts
+
+    def _probe(self, place: Place, cancel: threading.Event) -> Json:
+        """Run judge and worker without a submission, in a container of their own; the system's facts.
+
+        Raises:
+            CancelledByRequest, EngineUnavailableError, EvaluationError: it failed.
+        """
+        gpu, plan = place.gpu, make_probe(place)
+        with execute(plan, place.slot, self._without_pool, cancel=cancel) as (report, _):
             pass
         step = next((step for step in report.steps if step.name == "facts"), None)
         system = step.judged.details.get("system") if step is not None and step.judged is not None else None

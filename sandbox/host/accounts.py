@@ -7,6 +7,8 @@ lock to clean up and no ranges of their own.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,16 +33,19 @@ def lend(accounts: Sequence[Accounts] = ACCOUNTS) -> LentAccounts:
     """Take the first pair that no process of this host has.
 
     Raises:
-        EngineRefused: all are taken.
+        EngineRefused: all are taken, or this process may open no more files.
     """
     for both in accounts:
-        name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        try:
-            name.bind(f"\0kernel-runner/uids/{both.judge}")
-        except OSError:
-            name.close()
-            continue
-        return LentAccounts(accounts=both, name=name)
+        with contextlib.ExitStack() as undo:
+            try:
+                name = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+                name.bind(f"\0kernel-runner/uids/{both.judge}")
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    continue
+                raise EngineRefused(f"uids {both.judge} and {both.worker}: not to be had: {error.strerror}") from error
+            undo.pop_all()
+            return LentAccounts(accounts=both, name=name)
     raise EngineRefused(
         f"uids {accounts[0].judge} to {accounts[-1].worker}: all are taken by containers of this host, expected a free"
         " pair; see which run (docker ps --filter label=kernel-runner.owner)"

@@ -29,6 +29,8 @@ COUNTERS_POLL_S = 1.0
 #: Init exits at once when its stdin closes. A killed container may take longer: the kernel frees its memory first.
 EXIT_PATIENCE_S = 10.0
 STDERR_BYTES = 8 << 10
+#: A turn of the conversation that took longer was this process's standing still, as when it was stopped by a debugger.
+STOOD_STILL_S = 5.0
 
 OnProgress = Callable[[str, int, int], None]
 
@@ -139,6 +141,22 @@ class _CpuMeter:
         return used_ns is not None and self._before_ns is not None and used_ns - self._before_ns > self._allowed_ns
 
 
+class _Clock:
+    """The time that a request may take. While this process stands still, the container's report waits to be read."""
+
+    def __init__(self, wall_s: float) -> None:
+        self._turned_s = time.monotonic()
+        self.deadline_s = self._turned_s + wall_s
+
+    def turn(self) -> float:
+        """The time of another turn of the conversation."""
+        now = time.monotonic()
+        if now - self._turned_s > STOOD_STILL_S:
+            self.deadline_s += now - self._turned_s
+        self._turned_s = now
+        return now
+
+
 class _Outgoing:
     """Frames to be sent, with one of them in memory at a time."""
 
@@ -233,9 +251,10 @@ class Container:
             why = f"the container's init gave up: {self._received.end.message}"
         elif self._ended_early:
             end = self._ended(EXIT_PATIENCE_S)
-            code = "unknown" if end is None else end.exit_code
-            python = f"is {self.spec.python!r} a Python 3.11 or newer in image {self.spec.image[:19]}?"
-            why = f"ended before {awaited} with exit code {code}{self._stderr_note()}; {python}"
+            why = f"its output ended before {awaited}, and the engine does not say why{self._stderr_note()}"
+            if end is not None:
+                python = f"is {self.spec.python!r} a Python 3.11 or newer in image {self.spec.image[:19]}?"
+                why = f"ended before {awaited} with exit code {end.exit_code}{self._stderr_note()}; {python}"
         else:
             why = f"no {awaited} within {timeout_s:.0f} s{self._stderr_note()}"
         raise ProtocolError(f"container {self.id[:12]}: {why}")
@@ -368,8 +387,7 @@ class Container:
 
     def _converse(self, outgoing: _Outgoing, cancel: threading.Event, wall_s: float) -> tuple[Ending, str | None]:
         """Write and read until the report ends or must be ended; return the ending and a sentence."""
-        begin = time.monotonic()
-        deadline = begin + wall_s
+        clock = _Clock(wall_s)
         limits = self.spec.limits
         # Default: all its CPUs busy for the whole time. More than that means that the cpuset does not hold it.
         cpu_s = limits.cpu_s if limits.cpu_s is not None else wall_s * len(limits.cpus) + COUNTERS_POLL_S
@@ -377,16 +395,16 @@ class Container:
         with selectors.DefaultSelector() as selector:
             selector.register(self._attachment, selectors.EVENT_READ | selectors.EVENT_WRITE)
             while True:
-                now = time.monotonic()
+                now = clock.turn()
                 used_up = meter.used_up(now)
                 stop = self._reason_to_stop(
-                    cancel, late_s=wall_s if now >= deadline else None, cpu_s=cpu_s if used_up else None
+                    cancel, late_s=wall_s if now >= clock.deadline_s else None, cpu_s=cpu_s if used_up else None
                 )
                 if stop is not None:
                     return stop
                 if outgoing:
                     selector.modify(self._attachment, selectors.EVENT_READ | selectors.EVENT_WRITE)
-                for _, events in selector.select(min(CANCEL_POLL_S, deadline - now)):
+                for _, events in selector.select(min(CANCEL_POLL_S, clock.deadline_s - now)):
                     if events & selectors.EVENT_WRITE:
                         outgoing.send(self._attachment)
                     if not outgoing:

@@ -10,6 +10,7 @@ read here.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import io
@@ -113,6 +114,9 @@ class DockerEngine:
         self._accepted_images: set[str] = set()
         #: By the container that has them, until it is gone.
         self._lent: dict[str, accounts.LentAccounts] = {}
+        #: Those of containers that are being created; and whether a creation had no answer.
+        self._creating: set[accounts.LentAccounts] = set()
+        self._lost = False
 
     def __enter__(self) -> Self:
         return self
@@ -128,25 +132,12 @@ class DockerEngine:
     # --- questions -----------------------------------------------------------------------------------------------
 
     def check(self) -> EngineFacts:
-        """Ask the engine for its description."""
-        info = self._call("info", lambda api: api.info())
-        version = self._call("version", lambda api: api.version())
-        security = [option.split(",")[0] for option in info.get("SecurityOptions") or []]
-        return EngineFacts(
-            version=str(version.get("Version", "")),
-            api_version=str(version.get("ApiVersion", "")),
-            runtimes=tuple(sorted(info.get("Runtimes") or {})),
-            cgroup_version=str(info.get("CgroupVersion", "1")),
-            cgroup_driver=str(info.get("CgroupDriver", "")),
-            storage_driver=str(info.get("Driver", "")),
-            rootless="name=rootless" in security,
-            cdi=cdi.offered(info, str(version.get("ApiVersion", ""))),
-            data_roots=_data_roots(info),
-            components={
-                str(component.get("Name", "")).lower(): str(component.get("Version", ""))
-                for component in version.get("Components") or []
-            },
-        )
+        """Ask the engine for its description.
+
+        Raises:
+            EngineRefused: it gives none.
+        """
+        return self._call("info", lambda api: _facts(api.info(), api.version()))
 
     def image_id(self, reference: str) -> str:
         """Return the id (sha256:...) of an image.
@@ -155,19 +146,17 @@ class DockerEngine:
             EngineRefused: the engine does not have the image, or a sandbox cannot use it.
         """
         try:
-            image = self._call(f"image {reference!r}", lambda api: dict(api.inspect_image(reference)))  # type: ignore[no-untyped-call]
+            image_id, volumes = self._call(f"image {reference!r}", lambda api: _image(api, reference))
         except _NotFound as error:
             raise EngineRefused(
                 f"image {reference!r}: the engine at {self.base_url} does not have it; pull or build it first"
                 " (docker pull, or docker build with a file from sandbox/image)"
             ) from error
-        volumes = (image.get("Config") or {}).get("Volumes")
         if volumes:
             raise EngineRefused(
-                f"image {reference!r}: it declares the volumes {', '.join(sorted(volumes))}, which would be writable"
+                f"image {reference!r}: it declares the volumes {', '.join(volumes)}, which would be writable"
                 " disk in every sandbox; expected none: build it without VOLUME"
             )
-        image_id = str(image["Id"])
         self._accepted_images.add(image_id)
         return image_id
 
@@ -222,28 +211,17 @@ class DockerEngine:
             raise EngineRefused(f"sandbox spec: {'; '.join(errors)}")
         if spec.image not in self._accepted_images:
             self.image_id(spec.image)
-        lent = accounts.lend()
-        spec = replace(spec, accounts=lent.accounts)
-        body = hostconfig.create_body(spec, owner=self.owner)
-        body["Labels"][hostconfig.LABEL_CREATOR] = identity()
-        if spec.import_cpus:
-            body["HostConfig"]["CpusetCpus"] = hardening.number_list(spec.import_cpus)
-        try:
-            container_id = self._call("create", lambda api: _create(api, body))
-        except BaseException:
-            lent.give_back()
-            raise
-        self._lent[container_id] = lent
-        attachment = container = None
-        try:
-            attachment = attach(
-                self._socket_path, self._version(), container_id, timeout_s=min(self._timeout_s, READY_TIMEOUT_S)
-            )
+        container_id, spec = self._create(spec)
+        with self._removed_after_failure(container_id), contextlib.ExitStack() as undo:
+            timeout_s = min(self._timeout_s, READY_TIMEOUT_S)
+            attachment = attach(self._socket_path, self._version(), container_id, timeout_s=timeout_s)
+            undo.callback(attachment.close)
             self._on(container_id, "start", lambda api: api.start(container_id))
             # Init starts in parallel with these calls.
             inspected = self._inspect(container_id)
             pid = int(inspected["State"].get("Pid") or 0)
             cgroup = reader_for(pid, container_id)
+            undo.callback(cgroup.close)
             container = Container(
                 id=container_id,
                 spec=spec,
@@ -263,18 +241,47 @@ class DockerEngine:
             container.attested = _attest(
                 container, Observed(engine=inspected, kernel=read_kernel_view(pid, cgroup), inside=container.facts)
             )
+            undo.pop_all()
+        return container
+
+    def _create(self, spec: SandboxSpec) -> tuple[str, SandboxSpec]:
+        """Create a container; its id, and the spec with the accounts that it has."""
+        lent = accounts.lend()
+        spec = replace(spec, accounts=lent.accounts)
+        body = hostconfig.create_body(spec, owner=self.owner)
+        body["Labels"][hostconfig.LABEL_CREATOR] = identity()
+        if spec.import_cpus:
+            body["HostConfig"]["CpusetCpus"] = hardening.number_list(spec.import_cpus)
+        self._creating.add(lent)
+        try:
+            container_id = self._call("create", lambda api: _create(api, body))
+            self._lent[container_id] = lent
+        except BaseException:
+            lent.give_back()
+            self._lost = True
+            raise
+        finally:
+            self._creating.discard(lent)
+        return container_id, spec
+
+    @contextlib.contextmanager
+    def _removed_after_failure(self, container_id: str) -> Iterator[None]:
+        """Remove a container whose start fails. The error has it if it could not be removed."""
+        try:
+            yield
         except BaseException as error:
-            if attachment is not None:
-                attachment.close()
-            leftover: Leftover = container or _CreatedContainer(id=container_id, remove=self._remove)
+            reported = error
+            if isinstance(error, Exception) and not isinstance(error, SandboxError):
+                reported = EngineRefused(f"container {container_id[:12]}: its start broke: {_named(error)}")
+            leftover = _CreatedContainer(id=container_id, remove=self._remove)
             try:
                 leftover.close()
-            except (EngineRefused, EngineUnavailable):
-                # Report the first error, and attach the container that could not be removed to it.
-                if isinstance(error, SandboxError):
-                    error.leftover = leftover
-            raise
-        return container
+            except SandboxError:
+                if isinstance(reported, SandboxError):
+                    reported.leftover = leftover
+            if reported is error:
+                raise
+            raise reported from error
 
     def reap(self) -> int:
         """Remove all containers with our owner label and all orphans, running or not; return how many were ours.
@@ -282,7 +289,7 @@ class DockerEngine:
         Raises:
             NotReaped: some could not be removed; all others were.
         """
-        return self._reap(lambda labels: self._owns(labels) or _is_orphan(labels))
+        return self._reap(lambda _, labels: self._owns(labels) or _is_orphan(labels))
 
     def reap_orphans(self) -> int:
         """Remove all containers of any owner whose process has ended; return how many were ours.
@@ -290,25 +297,39 @@ class DockerEngine:
         Raises:
             NotReaped: some could not be removed; all others were.
         """
-        return self._reap(_is_orphan)
+        return self._reap(lambda _, labels: _is_orphan(labels))
 
-    def _reap(self, ours: Callable[[Mapping[str, str]], bool]) -> int:
-        listed = self._call("list", lambda api: api.containers(all=True, filters={"label": hostconfig.LABEL_OWNER}))
-        own = [container for container in listed if ours(container.get("Labels") or {})]
+    def reap_lost(self) -> int:
+        """Remove what the engine created after this process had given up the answer; return how many that were.
+
+        Raises:
+            NotReaped: some could not be removed; all others were.
+        """
+
+        def is_lost(container_id: str, labels: Mapping[str, str]) -> bool:
+            # What is being created may be listed before it is lent.
+            known = bool(self._creating) or container_id in self._lent
+            return not known and self._owns(labels) and labels.get(hostconfig.LABEL_CREATOR) == identity()
+
+        return self._reap(is_lost) if self._lost else 0
+
+    def _reap(self, ours: Callable[[str, Mapping[str, str]], bool]) -> int:
+        listed = self._call("list", _containers)
+        own = [(container_id, labels) for container_id, labels in listed if ours(container_id, labels)]
         left: list[tuple[Leftover, Mapping[str, str]]] = []
         reasons: list[str] = []
-        for container in own:
-            leftover = _CreatedContainer(id=str(container["Id"]), remove=self._remove)
+        for container_id, labels in own:
+            leftover = _CreatedContainer(id=container_id, remove=self._remove)
             try:
                 leftover.close()
-            except (EngineRefused, EngineUnavailable) as error:
-                left.append((leftover, container["Labels"]))
+            except SandboxError as error:
+                left.append((leftover, labels))
                 reasons.append(str(error))
         if left:
             # A removal that hangs looks like an unavailable engine. If no engine answers, raise that error instead.
             self._call("ping", lambda api: api.ping())
             raise NotReaped("; ".join(reasons), left=left)
-        return sum(self._owns(container["Labels"]) for container in own)
+        return sum(self._owns(labels) for _, labels in own)
 
     def _owns(self, labels: Mapping[str, str]) -> bool:
         return labels.get(hostconfig.LABEL_OWNER) == self.owner
@@ -319,15 +340,13 @@ class DockerEngine:
         Images that a container uses, another owner imported, or with another name stay. Returns how many were removed.
         """
         # Not by name: of two that were imported at once one has lost its own. What is made from one has its labels.
-        images = self._call("images", lambda api: api.images(filters={"label": hostconfig.LABEL_OWNER}))
         gone = 0
-        for image in images:
-            labels, names = image.get("Labels") or {}, image.get("RepoTags") or ()
-            stays = image["Id"] in keep or any(not name.startswith((HOST_ROOT_REPOSITORY, "<none>")) for name in names)
+        for image_id, labels, names in self._call("images", _images):
+            stays = image_id in keep or any(not name.startswith((HOST_ROOT_REPOSITORY, "<none>")) for name in names)
             if stays or not self._owns(labels) or labels.get(hostconfig.LABEL_CREATOR) == identity():
                 continue
             with contextlib.suppress(EngineRefused):
-                self._call(f"image {image['Id']}: remove", lambda api, own=image: api.remove_image(own["Id"]))  # type: ignore[misc]  # mypy: default in lambda
+                self._call(f"image {image_id}: remove", lambda api, own=image_id: api.remove_image(own))  # type: ignore[misc]  # mypy: default in lambda
                 gone += 1
         return gone
 
@@ -335,7 +354,7 @@ class DockerEngine:
         return self._call(f"container {container_id[:12]}: {what}", call, **options)
 
     def _inspect(self, container_id: str) -> dict[str, Any]:
-        return dict(self._on(container_id, "inspect", lambda api: api.inspect_container(container_id)))
+        return self._on(container_id, "inspect", lambda api: dict(api.inspect_container(container_id)))
 
     def _kill(self, container_id: str) -> None:
         """Send SIGKILL. A container that does not run is no error."""
@@ -347,8 +366,7 @@ class DockerEngine:
         with contextlib.suppress(EngineRefused, EngineUnavailable):
             # The client's own timeout does not apply to this call.
             self._on(container_id, "wait", lambda api: api.wait(container_id, timeout=math.ceil(patience_s)))
-            state = self._inspect(container_id)["State"]
-            return EndState(exit_code=int(state["ExitCode"]), oom_killed=bool(state.get("OOMKilled")))
+            return self._on(container_id, "inspect", lambda api: _end_state(api.inspect_container(container_id)))
         return None
 
     def _remove(self, container_id: str) -> None:
@@ -419,7 +437,7 @@ class DockerEngine:
         """Make one engine call and translate its errors into ours.
 
         Raises:
-            EngineRefused: the engine answered with an error.
+            EngineRefused: the engine answered with an error, or what `call` does not understand.
         """
         import docker.errors
         import requests.exceptions
@@ -436,6 +454,9 @@ class DockerEngine:
             if error.status_code == HTTPStatus.BAD_REQUEST and self._negotiated() != spoken:
                 return self._call(what, call, timeout_s=timeout_s)
             raise EngineRefused(f"{what}: the engine refused: {error.explanation or error}") from error
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # Of the SDK, too, where an error has no message.
+            raise EngineRefused(f"{what}: the engine's answer is not as expected: {_named(error)}") from error
         except (
             docker.errors.DockerException,
             requests.exceptions.RequestException,
@@ -444,7 +465,7 @@ class DockerEngine:
         ) as error:
             reason = _innermost(error)
             raise EngineUnavailable(
-                f"no container engine answers at {self.base_url}: {type(reason).__name__}: {reason}; "
+                f"no container engine answers at {self.base_url}: {_named(reason)}; "
                 f"{_remedy(reason)}, or set DOCKER_HOST or docker_host to its socket (asked for: {what})"
             ) from error
 
@@ -465,6 +486,48 @@ def _sdk() -> ModuleType:
 
 def _create(api: docker.APIClient, body: dict[str, Any]) -> str:
     return str(api.create_container_from_config(body)["Id"])  # type: ignore[no-untyped-call] # the stubs leave it bare
+
+
+def _facts(info: Mapping[str, Any], version: Mapping[str, Any]) -> EngineFacts:
+    security = [option.split(",")[0] for option in info.get("SecurityOptions") or []]
+    return EngineFacts(
+        version=str(version.get("Version", "")),
+        api_version=str(version.get("ApiVersion", "")),
+        runtimes=tuple(sorted(info.get("Runtimes") or {})),
+        cgroup_version=str(info.get("CgroupVersion", "1")),
+        cgroup_driver=str(info.get("CgroupDriver", "")),
+        storage_driver=str(info.get("Driver", "")),
+        rootless="name=rootless" in security,
+        cdi=cdi.offered(info, str(version.get("ApiVersion", ""))),
+        data_roots=_data_roots(info),
+        components={
+            str(component.get("Name", "")).lower(): str(component.get("Version", ""))
+            for component in version.get("Components") or []
+        },
+    )
+
+
+def _image(api: docker.APIClient, reference: str) -> tuple[str, list[str]]:
+    """Id and volumes of an image."""
+    image = api.inspect_image(reference)  # type: ignore[no-untyped-call]
+    return str(image["Id"]), sorted((image.get("Config") or {}).get("Volumes") or ())
+
+
+def _containers(api: docker.APIClient) -> list[tuple[str, dict[str, str]]]:
+    """Id and labels of every runner's containers."""
+    listed = api.containers(all=True, filters={"label": hostconfig.LABEL_OWNER})
+    return [(str(container["Id"]), dict(container.get("Labels") or {})) for container in listed]
+
+
+def _images(api: docker.APIClient) -> list[tuple[str, dict[str, str], tuple[str, ...]]]:
+    """Id, labels and names of every runner's images."""
+    listed = api.images(filters={"label": hostconfig.LABEL_OWNER})
+    return [(str(one["Id"]), dict(one.get("Labels") or {}), tuple(one.get("RepoTags") or ())) for one in listed]
+
+
+def _end_state(container: Mapping[str, Any]) -> EndState:
+    state = container["State"]
+    return EndState(exit_code=int(state["ExitCode"]), oom_killed=bool(state.get("OOMKilled")))
 
 
 def _data_roots(info: Mapping[str, Any]) -> tuple[Path, ...]:
@@ -509,7 +572,15 @@ class _NotFound(EngineRefused):
 def _remedy(reason: BaseException) -> str:
     if isinstance(reason, PermissionError):
         return "let this user open it (usermod --append --groups docker USER, then log in again)"
+    if isinstance(reason, TimeoutError):
+        return "see what it is busy with (journalctl --unit docker)"
+    if isinstance(reason, OSError) and reason.errno in (errno.EMFILE, errno.ENFILE):
+        return "let this process open more files (LimitNOFILE=, fs.file-max)"
     return "start it (systemctl start docker)"
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _innermost(error: BaseException) -> BaseException:

@@ -129,6 +129,9 @@ class Evaluator:
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Nothing to prepare."""
 
+    def try_out(self, slot: Slot, *, cancel: threading.Event) -> None:
+        """The slot works."""
+
     @contextmanager
     def evaluate(
         self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: Callable[[Progress], None]

@@ -59,7 +59,8 @@ class LiveRunner:
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
-                env={**os.environ, **self.environment},
+                # A variable counts more than the configuration, and may name another engine.
+                env={**os.environ, "DOCKER_HOST": self.docker_host, **self.environment},
                 start_new_session=True,
             )
         deadline = time.monotonic() + PATIENCE_S
@@ -173,7 +174,6 @@ def live_runner(
     state_dir.chmod(0o755)
     config_file = state_dir / "config.toml"
     eval_python = os.environ.get("KERNEL_RUNNER_EVAL_PYTHON", str(ROOT / ".venv-eval" / "bin" / "python"))
-    engine = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     gpus_dir = state_dir / "gpus.d"
     gpus_dir.mkdir()
     # Little memory, so that a memory bomb is through before a time limit is.
@@ -184,7 +184,7 @@ def live_runner(
         "gpus_dir": str(gpus_dir),
         # A login of its own: whatever the daemon does in any of these tests, it does without being the owner.
         "database_url": daemon_login(database_url),
-        "docker_host": engine,
+        "docker_host": os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"),
         "state_dir": str(state_dir),
         "eval_python": eval_python,
         "host_name": "test-host",
@@ -201,7 +201,7 @@ def live_runner(
         database_url=database_url,
         state_dir=state_dir,
         config_file=config_file,
-        docker_host=engine,
+        docker_host=str(settings["docker_host"]),
         store=store,
         environment=environment or {},
     )

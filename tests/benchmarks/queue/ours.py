@@ -106,6 +106,9 @@ class AtOnce:
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Nothing to prepare."""
 
+    def try_out(self, slot: Slot, *, cancel: threading.Event) -> None:
+        """The slot works."""
+
     @contextmanager
     def evaluate(
         self,

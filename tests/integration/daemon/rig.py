@@ -85,6 +85,7 @@ class Evaluator:
     script: Script = at_once
     seen: list[tuple[int, int, str]] = field(default_factory=list)
     prepared: int = 0
+    tried_out: list[str] = field(default_factory=list)
     #: Why containers cannot be made.
     gone: str | None = None
     can_refuse: bool = False
@@ -96,6 +97,11 @@ class Evaluator:
     def prepare(self, slots: Iterable[Slot]) -> None:
         """Count."""
         self.prepared += len(list(slots))
+
+    def try_out(self, slot: Slot, *, cancel: threading.Event) -> None:
+        """Count."""
+        assert not cancel.is_set()
+        self.tried_out.append(slot.name)
 
     def check(self) -> None:
         """All is there, or not."""

@@ -125,6 +125,8 @@ def test_an_infrastructure_error_is_retried_and_ends_as_internal_error_with_its_
     rig.wait_through_retries(submission)
     job = rig.view(submission).jobs[0]
     assert (job.verdict, job.failures, job.runs) == (Verdict.INTERNAL_ERROR, 3, ())
+    # After each, before the slot's next job.
+    rig.wait_for(lambda: len(rig.evaluator.tried_out) == 3, "the slot is tried out")
     assert [attempt for _, attempt, _ in rig.evaluator.seen] == [1, 2, 3]
     assert job.error is not None
     assert "the harness said nothing" in job.error

@@ -1,4 +1,4 @@
-"""An engine that does not kill or remove: the verdict stands, the slot is out, and comes back when the engine obeys."""
+"""An engine that does not kill, remove or start: the slot is out, and comes back when the engine obeys."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ from tests.unit import samples
 
 
 class Disobedience:
-    """Says no, or nothing, to kill and remove while it is on."""
+    """Says no, or nothing, to kill and remove while it is on; and no to starts."""
 
     def __init__(self) -> None:
         self.obeys = threading.Event()
         self.silent = False
+        self.no_start = False
 
     def __call__(self, call: Call) -> Answer | None:
         """Answer in the engine's place, if it is about the end of a container."""
         removal = call.method == "DELETE" and call.path.startswith("/containers/")
+        if self.no_start and "/start" in call.path:
+            return Answer.error("OCI runtime create failed: no space left on device")
         if self.obeys.is_set() or not (removal or "/kill" in call.path):
             return None
         if self.silent:
@@ -126,3 +129,24 @@ def test_what_cannot_be_removed_costs_its_slot_and_no_verdict(
 
     monkeypatch.setattr(stubborn, "_config", settings.model_copy(update={"warm_containers": 0}))
     assert evaluate(stubborn, job(RIGHT)).verdict is Verdict.ACCEPTED
+
+
+def test_a_slot_on_which_nothing_starts_is_out_until_a_probe_runs_there(
+    stubborn: Evaluator, disobedience: Disobedience, quarantine: Quarantine
+) -> None:
+    """Else one job after the other would use up its attempts there. A slot that works is not out."""
+    never = threading.Event()
+    disobedience.obeys.set()
+    stubborn.try_out(samples.SLOT, cancel=never)
+    assert quarantine.reasons() == {}
+    disobedience.no_start = True
+    with pytest.raises(EvaluationError, match="no space left on device"):
+        evaluate(stubborn, job(RIGHT))
+    for _ in range(2):
+        stubborn.try_out(samples.SLOT, cancel=never)
+        ((slot, reason),) = quarantine.reasons().items()
+        assert slot == samples.SLOT.name
+        assert reason.startswith("nothing runs there: container ")
+        assert reason.count("no space left on device") == 1
+    disobedience.no_start = False
+    wait_until(lambda: not quarantine.reasons(), "the slot is used again")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import re
 import shutil
+import threading
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from sandbox.errors import EngineRefused, EngineUnavailable, ProtocolError
+from sandbox.errors import EngineRefused, EngineUnavailable, Leftover, ProtocolError, SandboxError
+from sandbox.host import engine as engine_module
 from sandbox.host.cgroup import Counters
 from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot
@@ -56,6 +63,91 @@ def test_the_host_root_is_imported_once(workshop: Workshop, eval_python: Path) -
     asked = [(call.method, call.path.partition("?")[0]) for call in proxy.calls]
     assert ("POST", "/images/create") not in asked
     assert any(path.startswith("/images/") for _, path in asked)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "GET /info",
+        "POST /containers/create",
+        "POST .*/start",
+        "GET .*/json",
+        "POST .*/wait",
+        "POST .*/kill",
+        "DELETE /containers",
+    ],
+)
+@pytest.mark.parametrize("answer", [Answer(status=200, body=b"null"), Answer(status=500, body=b'{"error": 1}')])
+def test_an_answer_in_no_known_form_is_the_engines_fault(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, asked: str, answer: Answer
+) -> None:
+    """Whatever was asked: one of the sandbox's errors, and a container that is there is known to be."""
+    monkeypatch.setattr(engine_module, "REMOVE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(engine_module, "READY_TIMEOUT_S", 2.0)
+    honest, cancel = False, threading.Event()
+    container: Leftover | None = None
+    cancel.set()
+
+    def before(call: Call) -> Answer | None:
+        return answer if not honest and re.match(asked, f"{call.method} {call.path}") else None
+
+    with workshop.proxied(before=before) as (_, engine):
+        engine._accepted_images.add(workshop.spec().image)
+        try:
+            engine.check()
+            container = started = engine.start(workshop.spec())
+            assert converse(started, SLEEP, cancel=cancel).outcome.ending is Ending.CANCELLED
+        except SandboxError as error:
+            container = error.leftover
+        if container is not None:
+            with suppress(SandboxError):
+                container.close()
+        honest = True
+        if container is not None:
+            container.close()
+        assert containers(workshop.engine, engine.owner) == {}
+
+
+def test_a_container_whose_creation_was_answered_too_late_is_removed(workshop: Workshop) -> None:
+    """It has no owner, and its process lives. What others of this process have created stays."""
+    late, answer = threading.Event(), threading.Event()
+
+    def after(call: Call, body: dict[str, Any]) -> dict[str, Any]:
+        if late.is_set() and call.path.startswith("/containers/create"):
+            late.clear()
+            answer.wait(PATIENCE_S)
+        return body
+
+    owner = new_owner()
+    with (
+        workshop.proxied(owner=owner, after=after) as (_, engine),
+        engine.start(workshop.spec()) as other,
+        ExitStack() as undo,
+    ):
+        undo.callback(answer.set)
+        assert engine.reap_lost() == 0
+        engine._timeout_s = 1
+        late.set()
+        with pytest.raises(
+            EngineUnavailable, match=r"TimeoutError: timed out; see what it is busy with.*asked for: create"
+        ):
+            engine.start(workshop.spec())
+        engine._timeout_s = PATIENCE_S
+        assert len(containers(workshop.engine, owner)) == 2
+        assert engine.reap_lost() == 1
+        assert containers(workshop.engine, owner).keys() == {other.id}
+        assert converse(other, QUICK).ok
+
+
+@pytest.mark.parametrize("place", ["sandbox.host.accounts.socket.socket", "sandbox.host.engine.attach"])
+def test_a_process_that_may_open_no_more_files_is_told_so(workshop: Workshop, place: str) -> None:
+    """It is neither the engine's fault nor a lack of uids, and nothing is left."""
+    refused = OSError(errno.EMFILE, "Too many open files")
+    with DockerEngine(workshop.engine.base_url, owner=new_owner()) as engine:
+        engine.check()
+        with patch(place, side_effect=refused), pytest.raises(SandboxError, match="Too many open files"):
+            engine.start(workshop.spec())
+        assert containers(workshop.engine, engine.owner) == {}
 
 
 @pytest.mark.parametrize(("first", "then"), [("1.40", "1.41"), ("1.41", "1.40")])

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
+from types import SimpleNamespace
 
+import pytest
+
+from sandbox.host import container as container_module
 from sandbox.protocol import Step
 from sandbox.spec import Ending
-from tests.integration.sandbox.conftest import SLEEP, Workshop
+from tests.integration.sandbox.conftest import QUICK, SLEEP, Workshop, converse
 from tests.support.waiting import PATIENCE_S
 
 
@@ -35,6 +40,23 @@ def test_the_wall_limit_kills_the_container(workshop: Workshop) -> None:
     assert report.outcome.exit_code in (137, 3)
     assert report.outcome.detail is not None
     assert "1 s of wall time" in report.outcome.detail
+
+
+def test_a_process_that_stood_still_reads_what_came_meanwhile(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the daemon is stopped for hours: the report is there, and no time limit was the submission's."""
+    stopped_s = 0.0
+
+    def stand_still(*_: object) -> None:
+        nonlocal stopped_s
+        stopped_s = 10_000.0
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + stopped_s, monotonic_ns=time.monotonic_ns)
+    monkeypatch.setattr(container_module, "time", clock)
+    with workshop.engine.start(workshop.spec()) as container:
+        report = converse(container, QUICK, on_progress=stand_still)
+    assert report.outcome.ending is Ending.COMPLETED, report.outcome
 
 
 def test_processor_time_is_bounded_for_all_processes_together(workshop: Workshop) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from unittest.mock import Mock
 
+import pytest
 from structlog.testing import capture_logs
 
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.leftovers import keep_out
 from sandbox.errors import EngineRefused
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 class Stuck:
@@ -53,3 +55,16 @@ def test_a_slot_is_out_until_its_last_container_is_gone() -> None:
     assert quarantine.reasons() == {}
     assert [line["event"] for line in logs] == ["slot_quarantined"] * 2 + ["slot_container_gone"] * 2
     assert [line.get("free") for line in logs][2:] == [False, True]
+
+
+def test_a_slot_is_not_out_for_good_because_of_a_thread_or_a_broken_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host may have no thread left for a moment, and a look may raise anything."""
+    quarantine = Quarantine(retry_s=0.001)
+    mended = Mock(side_effect=[KeyError("message"), False, True])
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+        quarantine.quarantine_runs("cpu0", "no space left on device", mended=mended)
+        assert quarantine.reasons() == {"cpu0": "nothing runs there: no space left on device"}
+    with capture_logs() as logs:
+        wait_until(lambda: not quarantine.reasons(), "the slot is used again")
+    assert [line["event"] for line in logs] == ["slot_retry_failed", "slot_works"]

@@ -27,7 +27,7 @@ ELSEWHERE: Final[Mapping[tuple[str, str], Sequence[str]]] = {
         "run_cancelled",
         "run_stopped_by_shutdown",
     ),
-    ("runner/devices/quarantine.py", "event"): ("slot_container_gone", "slot_devices_fit"),
+    ("runner/devices/quarantine.py", "event"): ("slot_container_gone", "slot_devices_fit", "slot_works"),
 }
 HEAD: Final = """# Log events and metrics
 
