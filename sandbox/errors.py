@@ -3,6 +3,7 @@
 SandboxError
 ├── EngineUnavailable   no engine answers, or it lost its connection
 ├── EngineRefused       the engine answers but would not create or start the container as specified
+│   ├── NotThere        it has no such image or container
 │   └── NotReaped       containers of an earlier process would not go
 ├── ProtocolError       the container broke the protocol
 └── RootFilesystemError the host's files do not make a usable root file system
@@ -40,6 +41,10 @@ class EngineUnavailable(SandboxError):
 
 class EngineRefused(SandboxError):
     """The engine refused the container."""
+
+
+class NotThere(EngineRefused):
+    """The engine does not have the image or the container."""
 
 
 class NotReaped(EngineRefused):

@@ -32,7 +32,7 @@ from runner.daemon.leases import LeaseKeeper, StopReason
 from runner.daemon.listener import QueueListener, should_react
 from runner.daemon.monitoring.health import DaemonSnapshot
 from runner.daemon.monitoring.readiness import DATABASE, SLOTS, Readiness, missing
-from runner.daemon.monitoring.watchdog import REQUEST_LIMIT_S, STEP_LIMIT_S, Watchdog
+from runner.daemon.monitoring.watchdog import LONG_TASK_LIMIT_S, REQUEST_LIMIT_S, STEP_LIMIT_S, Watchdog
 from runner.daemon.outcomes.publisher import EventPublisher
 from runner.daemon.outcomes.replay import SpoolReplayer
 from runner.daemon.outcomes.spool import Spool
@@ -333,7 +333,8 @@ class Daemon:
     def _check_engine_if_asked(self) -> InfrastructureError | None:
         """Ask engine and evaluator after a run failed through our fault, or while none runs; the error, if any."""
         if self._check_engine.is_set():
-            self._watchdog.expect(REQUEST_LIMIT_S)
+            # Many requests, each of which a busy engine may answer after a minute.
+            self._watchdog.expect(LONG_TASK_LIMIT_S)
             try:
                 self._engine.check()
                 self._evaluator.check()

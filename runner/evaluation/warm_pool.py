@@ -27,7 +27,7 @@ from runner.base.logs import get_logger
 from runner.devices.quarantine import Quarantine
 from runner.evaluation.container_spec import SLOT_LABEL, ContainerOwner
 from runner.evaluation.leftovers import keep_out, remove
-from sandbox.errors import EngineRefused, SandboxError
+from sandbox.errors import EngineRefused, NotThere, SandboxError
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.policy.checks import GVISOR
 from sandbox.spec import DeviceDriver, SandboxSpec
@@ -326,8 +326,9 @@ class WarmPool:
         except SandboxError as error:
             _log.warning("warm_container_not_started", slot=slot, error=str(error))
             keep_out(slot, error.leftover, error, self._quarantine)
-            if isinstance(error, EngineRefused) and imported:
-                # Perhaps this engine cannot change a container's cores. Earlier it has only refused the container.
+            if imported and isinstance(error, EngineRefused) and not isinstance(error, NotThere):
+                # Perhaps this engine cannot change a container's cores. Earlier it has only refused the container, and
+                # one that somebody has removed says nothing.
                 self._spare_cpus = ()
         except Exception:  # noqa: BLE001 logged; the container is removed
             _log.exception("warm_container_not_started", slot=slot)

@@ -51,6 +51,11 @@ class CgroupReader:
         self._last = replace(self._last, **{name: value for name, value in vars(now).items() if value is not None})
         return self._last
 
+    def is_frozen(self) -> bool:
+        """Whether its processes are kept from running, as by `docker pause`."""
+        frozen = _field(self.text("", "cgroup.events"), "frozen") if "" in self._fds else None
+        return frozen == 1 or self.text("freezer", "freezer.state").strip() == "FROZEN"
+
     def close(self) -> None:
         """Close the directories; idempotent."""
         for fd in self._fds.values():

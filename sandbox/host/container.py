@@ -426,6 +426,9 @@ class Container:
             return Ending.COMPLETED, self._detail(None)
         if cancel.is_set():
             return Ending.CANCELLED, self._detail("cancelled")
+        if late_s is not None and self._counters.is_frozen():
+            # A container can neither do that to itself nor end it.
+            return Ending.DIED, self._detail("somebody had paused the container (docker unpause)")
         if late_s is not None:
             return Ending.DEADLINE, self._detail(f"killed after {late_s:g} s of wall time")
         if cpu_s is not None:

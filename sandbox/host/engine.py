@@ -28,7 +28,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sandbox.errors import EngineRefused, EngineUnavailable, Leftover, NotReaped, SandboxError
+from sandbox.errors import EngineRefused, EngineUnavailable, Leftover, NotReaped, NotThere, SandboxError
 from sandbox.host import accounts, cdi
 from sandbox.host.attach import attach
 from sandbox.host.cgroup import reader_for
@@ -147,7 +147,7 @@ class DockerEngine:
         """
         try:
             image_id, volumes = self._call(f"image {reference!r}", lambda api: _image(api, reference))
-        except _NotFound as error:
+        except NotThere as error:
             raise EngineRefused(
                 f"image {reference!r}: the engine at {self.base_url} does not have it; pull or build it first"
                 " (docker pull, or docker build with a file from sandbox/image)"
@@ -174,7 +174,7 @@ class DockerEngine:
             try:
                 return self.image_id(reference)
             except EngineRefused as error:
-                if not isinstance(error.__cause__, _NotFound):
+                if not isinstance(error.__cause__, NotThere):
                     raise
             self._call(
                 f"import of {reference}",
@@ -381,7 +381,7 @@ class DockerEngine:
                     timeout_s=REMOVE_TIMEOUT_S,
                 )
                 self._inspect(container_id)
-            except _NotFound:
+            except NotThere:
                 if (lent := self._lent.pop(container_id, None)) is not None:
                     lent.give_back()
                 return
@@ -449,7 +449,7 @@ class DockerEngine:
                 spoken = api.api_version
                 return call(api)
         except docker.errors.NotFound as error:
-            raise _NotFound(f"{what}: the engine says: {error.explanation or error}") from error
+            raise NotThere(f"{what}: the engine says: {error.explanation or error}") from error
         except docker.errors.APIError as error:
             if error.status_code == HTTPStatus.BAD_REQUEST and self._negotiated() != spoken:
                 return self._call(what, call, timeout_s=timeout_s)
@@ -563,10 +563,6 @@ class _CreatedContainer:
     def close(self) -> None:
         """Remove the container."""
         self.remove(self.id)
-
-
-class _NotFound(EngineRefused):
-    """The engine does not have the image or the container."""
 
 
 def _remedy(reason: BaseException) -> str:

@@ -45,7 +45,7 @@ _ETC = {"etc/passwd": _PASSWD.encode(), "etc/group": _GROUP.encode()}
 
 
 def stage(directory: Path, packages: Mapping[str, Path]) -> Path:
-    """Return the directory to bind (`binds`); create it if it does not exist.
+    """Return the directory to bind (`binds`); create it if it does not exist, or is not whole.
 
     `packages` maps a path below it (`tasks/harness`) to a file or a folder. Caches in a folder are left out.
 
@@ -60,9 +60,18 @@ def stage(directory: Path, packages: Mapping[str, Path]) -> Path:
         digest.update(data)
     target = directory / digest.hexdigest()[:32]
     _clear(directory)
-    if not target.is_dir():
+    if not _is_whole(target, files):
+        # After a power cut the directory may be there, and its files empty.
+        shutil.rmtree(target, ignore_errors=True)
         _write(target, files)
     return target
+
+
+def _is_whole(target: Path, files: Mapping[str, bytes]) -> bool:
+    try:
+        return all((target / name).read_bytes() == data for name, data in files.items())
+    except OSError:
+        return False
 
 
 def binds(staged: Path) -> tuple[Bind, ...]:

@@ -25,7 +25,7 @@ _log = get_logger(__name__)
 STEP_LIMIT_S: Final = 25.0
 #: For one request to the engine, which answers within a minute or not at all, and one to the database.
 REQUEST_LIMIT_S: Final = 150.0
-#: For tasks of minutes: testing the evaluation environment, removing stubborn containers.
+#: For tasks of minutes: asking the engine for everything, testing the environment, removing stubborn containers.
 LONG_TASK_LIMIT_S: Final = 1800.0
 #: The time between two pings, unless the service manager wants more.
 _EVERY_S: Final = 10.0

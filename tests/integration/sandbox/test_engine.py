@@ -235,6 +235,16 @@ def test_a_container_killed_from_outside_is_a_death(workshop: Workshop) -> None:
     assert report.ok is None
 
 
+def test_a_container_that_somebody_pauses_has_not_used_up_its_time(workshop: Workshop) -> None:
+    """It can be killed and removed like that, too."""
+    with workshop.engine.start(workshop.spec(wall_s=1.0)) as container:
+        workshop.engine._on(container.id, "pause", lambda api: api.pause(container.id))
+        report = converse(container, QUICK)
+    assert report.outcome.ending is Ending.DIED
+    assert "paused" in (report.outcome.detail or "")
+    assert container.id not in containers(workshop.engine, workshop.engine.owner)
+
+
 def test_the_end_of_a_container_that_has_said_all_is_waited_for_where_the_kernel_tells_nothing(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

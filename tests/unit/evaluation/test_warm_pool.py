@@ -16,7 +16,7 @@ from runner.evaluation import warm_pool
 from runner.evaluation.container_spec import SLOT_LABEL, ContainerOwner
 from runner.evaluation.plan import make_probe
 from runner.evaluation.warm_pool import WarmPool
-from sandbox.errors import EngineRefused, EngineUnavailable
+from sandbox.errors import EngineRefused, EngineUnavailable, NotThere
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import Boot, DeviceDriver, Devices, SandboxSpec
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -222,15 +222,21 @@ def test_an_engine_that_refuses_is_asked_for_no_other_cores(engine: FakeEngine, 
     assert engine.imported == [(2, 3)]
 
 
-def test_an_engine_that_lacks_the_image_is_asked_for_spare_cores_again(engine: FakeEngine, make: Make) -> None:
-    """Such a refusal says nothing of cores."""
-    engine.broken, engine.early = EngineRefused("no such image"), True
+@pytest.mark.parametrize(
+    ("refusal", "early"), [(EngineRefused("no such image"), True), (NotThere("no such container"), False)]
+)
+def test_a_refusal_that_says_nothing_of_cores_is_followed_by_the_same_request(
+    engine: FakeEngine, make: Make, refusal: EngineRefused, *, early: bool
+) -> None:
+    """The engine lacks the image; or somebody has removed the container while it waited for its cores."""
+    engine.broken, engine.early = refusal, early
     pool = make(1, spare=(2, 3), wait=False)
     # The second start follows what the first failure has led to.
     eventually(lambda: engine.failures > 1)
     engine.broken = None
     eventually(lambda: pool.counts()["cpu0"] == 1)
-    assert engine.imported == [(2, 3)]
+    assert set(engine.imported) == {(2, 3)}
+    assert pool._spare_cpus
 
 
 def test_the_last_container_is_replaced_before_the_slot_is_free(engine: FakeEngine, make: Make) -> None:

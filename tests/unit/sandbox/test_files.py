@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import venv
+from collections.abc import Callable
 from importlib.util import cache_from_source
 from pathlib import Path
 
@@ -59,6 +60,16 @@ def test_a_stage_holds_init_and_what_was_asked_for_and_no_more(tmp_path: Path) -
     (source / "judge.py").write_text("changed")
     assert stage(tmp_path / "state", packages) != staged
     assert (staged / "tasks" / "harness" / "judge.py").read_text() == "pass"
+
+
+@pytest.mark.parametrize("break_it", [lambda path: path.write_bytes(b""), lambda path: path.unlink()])
+def test_a_stage_that_a_power_cut_has_left_is_made_anew(tmp_path: Path, break_it: Callable[[Path], object]) -> None:
+    """Else no container would work on this host until somebody finds it."""
+    protocol = stage(tmp_path, {}) / "sandbox" / "protocol.py"
+    whole = protocol.read_bytes()
+    break_it(protocol)
+    assert stage(tmp_path, {}) == protocol.parents[1]
+    assert protocol.read_bytes() == whole
 
 
 def test_staged_modules_import_only_each_other_and_the_standard_library(tmp_path: Path) -> None:
@@ -262,3 +273,23 @@ def test_a_stream_that_is_not_the_engines_is_told() -> None:
     """A header with another stream number."""
     with pytest.raises(ProtocolError, match="stream number 72"):
         list(Demultiplexer().feed(b"HTTP/1.1 404"))
+
+
+@pytest.mark.parametrize(
+    ("controller", "name", "frozen", "thawed"),
+    [
+        ("", "cgroup.events", "populated 1\nfrozen 1\n", "populated 1\nfrozen 0\n"),
+        ("freezer", "freezer.state", "FROZEN\n", "THAWED\n"),
+    ],
+)
+def test_a_frozen_container_is_told_by_both_versions(
+    tmp_path: Path, controller: str, name: str, frozen: str, thawed: str
+) -> None:
+    """As by `docker pause`; where nothing says so it is not."""
+    reader = CgroupReader({controller: tmp_path})
+    assert not reader.is_frozen()
+    for text in (frozen, thawed):
+        (tmp_path / name).write_text(text)
+        assert reader.is_frozen() is (text == frozen)
+    reader.close()
+    assert not reader.is_frozen()
