@@ -168,12 +168,18 @@ def noise_of(
     low, high = span_ci95
     if runs >= FEWEST_FOR_REFUSAL and high - low > rule.refuse * span and disturbed > DISTURBED_SHARE:
         text = (
-            f"the times of {runs} calls are noise: their median lies anywhere between {low / 1e3:.4g} and "
-            f"{high / 1e3:.4g} µs, and {disturbed:.0%} of the calls of a known kernel beside them were disturbed (give "
+            f"the times of {runs} calls are noise: their median lies anywhere between {_us(low)} and "
+            f"{_us(high)} µs, and {disturbed:.0%} of the calls of a known kernel beside them were disturbed (give "
             "the slot cores of its own, or run fewer other things on this host)"
         )
         return Noise(remark=None, refusal=text)
     low, high = mean_ci95
     if high - low > rule.noisy * mean:
-        return Noise(remark=f"the mean lies between {low / 1e3:.4g} and {high / 1e3:.4g} µs", refusal=None)
+        return Noise(remark=f"the mean lies between {_us(low)} and {_us(high)} µs", refusal=None)
     return Noise(remark=None, refusal=None)
+
+
+def _us(nanoseconds: float) -> str:
+    """Microseconds with four digits, or all before the point: no exponent."""
+    microseconds = nanoseconds / 1e3
+    return f"{microseconds:.0f}" if microseconds >= 1e3 else f"{microseconds:.4g}"

@@ -35,7 +35,7 @@ of this page.
 | exit code | meaning |
 |---|---|
 | 0 | accepted, or done |
-| 1 | not accepted (`submit --wait`, `eval`, `task check`); not ready (`check`) |
+| 1 | not accepted (`submit --wait`, `eval`), not ready (`check`), or what else a command looks for is wrong or missing |
 | 2 | usage: bad arguments, a refused submission, a wrong task or configuration, something that does not exist |
 | 3 | infrastructure: database or engine away, an internal error, no verdict within `--timeout` |
 | 130 | interrupted with Ctrl-C |
@@ -143,7 +143,7 @@ def _row(parameter: Any, context: typer.Context) -> Iterator[str]:  # noqa: ANN4
         name = name.partition(" <")[0]
     extra, meaning = _EXTRA.search(text), _EXTRA.sub("", text)
     default = (
-        "" if extra is None else re.sub(r"^\((.*)\)$", r"\1", extra[1].removeprefix("default: ").removesuffix("x>=0"))
+        "" if extra is None else re.sub(r"^\((.*)\)$", r"\1", extra[1].removeprefix("default: ").removesuffix("x>=0").removesuffix("; "))
     )
     if "--help" in parameter.opts or meaning == _JSON or (not meaning and default in ("", "required")):
         return
