@@ -98,8 +98,8 @@ _REMEDIES: Final = (
     (
         psycopg.errors.InsufficientPrivilege,
         (
-            "; the database user lacks a right (grant it runner_daemon, runner_frontend or runner_operator, see "
-            "`kernel-runner migrate --roles`; or set DATABASE_URL to a login that has the role)"
+            "; the database user lacks a right (set DATABASE_URL to a login of the role for this, such as "
+            "runner_frontend or runner_operator, see `kernel-runner migrate --roles`; for tasks to the schema's owner)"
         ),
     ),
 )

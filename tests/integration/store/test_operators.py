@@ -72,6 +72,9 @@ def test_an_operators_role_has_what_it_needs(empty_database_url: str) -> None:
         assert operator.cancel(submission_id) == 0
         assert len(operator.submission(submission_id).jobs) == 4
         assert len(operator.queue(limit=5)) == len(operator.hosts()) == 1
+        assert operator.line("identity").gpus == owner.store.board("identity").gpus
+        assert (operator.ranking("identity"), operator.final_ranking("identity")) == ([], ([], []))
+        assert operator.validations(leaderboard="identity") == []
         with pytest.raises(DatabaseUnavailableError, match="runner_operator"):
             operator.reap(keep_s=1)
     finally:

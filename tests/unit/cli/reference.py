@@ -24,7 +24,8 @@ HEAD: Final = """# The command line
 of this page.
 
 - **Database**: `DATABASE_URL`, or `database_url` in the [configuration](configuration.md): `--config PATH`, else
-  `KERNEL_RUNNER_CONFIG`, else `/etc/kernel-runner/config.toml`. `KERNEL_RUNNER_<KEY>` overrides any setting.
+  `KERNEL_RUNNER_CONFIG`, else `/etc/kernel-runner/config.toml`. `KERNEL_RUNNER_<KEY>` overrides any setting. Most
+  commands need a login of [role](security.md#the-database) `runner_operator`, those for task authors the owner's.
 - **Output**: data goes to stdout; progress, notes and errors go to stderr. Tables are coloured and wrapped on a
   terminal, plain and complete elsewhere. `--json` prints ASCII, with times in ISO 8601 and scores in seconds.
 - **Text of submissions** (output, messages, file names) is shown with control characters as escapes.
