@@ -87,6 +87,10 @@ class DatabaseUnavailableError(InfrastructureError):
     """PostgreSQL cannot be reached or went away."""
 
 
+class MissingRightError(DatabaseUnavailableError):
+    """The database user may not do this, and waiting does not change that."""
+
+
 class HostNameTakenError(InfrastructureError):
     """Another daemon, alive, goes by this host's name."""
 

@@ -24,7 +24,7 @@ from runner.cli.view import from_store
         "  ──────────────────────────────────────────────────────────────────────────────────\n"
         "  n: 1024; seed: 1   pass\n"
         "  n: 4096; seed: 2   fail   12 of 4096 values differ, first at 17: 1.5, expected 2.5\n"
-        "  assurance: correctness judge, timing audited",
+        "  assurance: correctness judge, timing claimed",
     )
 )
 def status(

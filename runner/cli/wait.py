@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from runner.base.errors import DatabaseUnavailableError
+from runner.base.errors import DatabaseUnavailableError, MissingRightError
 
 #: Seconds between two looks: short at first, since tiny runs take less than a second; then easy on the database.
 FIRST_INTERVAL_S = 0.2
@@ -44,7 +44,7 @@ def wait_until(
         The final view, or None when the time was up.
 
     Raises:
-        DatabaseUnavailableError: the database has been away for half an hour.
+        DatabaseUnavailableError: the database has been away for half an hour, or its user lacks a right.
         NotFoundError: what is looked at is gone.
     """
     pause = pause or threading.Event().wait
@@ -54,6 +54,8 @@ def wait_until(
     while True:
         try:
             view = look()
+        except MissingRightError:
+            raise
         except DatabaseUnavailableError as error:
             away_since = clock() if away_since is None else away_since
             if clock() - away_since >= OUTAGE_S:

@@ -26,7 +26,7 @@ from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
-from runner.base.errors import DatabaseUnavailableError, NotFoundError, SubmissionError
+from runner.base.errors import DatabaseUnavailableError, MissingRightError, NotFoundError, SubmissionError
 from runner.store import session
 from runner.store.queries import Query
 
@@ -98,8 +98,8 @@ _REMEDIES: Final = (
     (
         psycopg.errors.InsufficientPrivilege,
         (
-            "; the database user lacks a right (grant it runner_daemon, runner_frontend or runner_operator, see "
-            "`kernel-runner migrate --roles`; or set DATABASE_URL to a login that has the role)"
+            "; the database user lacks a right (set DATABASE_URL to a login of the role for this, such as "
+            "runner_frontend or runner_operator, see `kernel-runner migrate --roles`; for tasks to the schema's owner)"
         ),
     ),
 )
@@ -348,7 +348,8 @@ def _translated(error: psycopg.Error, *, broken: bool) -> Exception:
         return _SacrificedError(f"PostgreSQL: {reason}, at each of {TRIES} tries")
     remedy = BEHIND if is_behind(error) else next((text for kinds, text in _REMEDIES if isinstance(error, kinds)), "")
     if broken or remedy or _is_outage(error) or isinstance(error, _TIMEOUTS):
-        return DatabaseUnavailableError(f"PostgreSQL: {reason}{remedy}")
+        is_right = isinstance(error, psycopg.errors.InsufficientPrivilege)
+        return (MissingRightError if is_right else DatabaseUnavailableError)(f"PostgreSQL: {reason}{remedy}")
     return error
 
 

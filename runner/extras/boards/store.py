@@ -215,6 +215,17 @@ class BoardStore(ResultStore):
         """All leaderboards, open ones first."""
         return [BoardLine(**_board(record)) for record in self.all(QUERIES["boards"])]
 
+    def line(self, name: str) -> BoardLine:
+        """A leaderboard as in the list, for logins that may read no task.
+
+        Raises:
+            NotFoundError: no such leaderboard.
+        """
+        line = next((line for line in self.boards() if line.name == name), None)
+        if line is None:
+            raise _no_board(name)
+        return line
+
     def board(self, name: str) -> BoardView:
         """A leaderboard with its task.
 
@@ -237,10 +248,9 @@ class BoardStore(ResultStore):
         Raises:
             NotFoundError: no such leaderboard.
         """
-        with self._link.transaction() as connection:
-            places = rows(connection, QUERIES["ranking"], {"leaderboard": leaderboard, "gpu_type": gpu_type})
-            if not places and row(connection, QUERIES["board"], {"name": leaderboard}) is None:
-                raise _no_board(leaderboard)
+        places = self.all(QUERIES["ranking"], leaderboard=leaderboard, gpu_type=gpu_type)
+        if not places:
+            self.line(leaderboard)
         return [RankingLine(score_s=float(place.pop("score")), **place) for place in places]
 
     def final_ranking(

@@ -113,8 +113,14 @@ def test_the_story_is_that_of_the_pages() -> None:
 
 
 @pytest.fixture
-def rig(database_url: str) -> Iterator[Rig]:
-    """The host of the pages, which accepts everything at once; and in the list another one."""
+def rig(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """The host of the pages, which accepts everything at once; and in the list another one. Commands find its queue."""
+    for name in os.environ:
+        if name.startswith("KERNEL_RUNNER_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    # The daemon is in this process, and what it logs is no command's output.
+    logs.configure("json", "error")
     rig = Rig(database_url, host_name="gpu-07")
     rig.start()
     rig.store.register_host(HostRecord(name="node1", version="1", slots=[], instance="i", gpu_types=[]))
@@ -136,18 +142,31 @@ def test_the_commands_work_in_the_order_of_a_story(
     rig: Rig, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From the first board to the bad GPU: each ends well, as it is written."""
-    for name in os.environ:
-        if name.startswith("KERNEL_RUNNER_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("DATABASE_URL", rig.url)
-    # The daemon is in this process, and what it logs is no command's output.
-    logs.configure("json", "error")
     monkeypatch.setenv("KERNEL_RUNNER_GPUS_DIR", str(checkout / "gpus.d"))
     for command in PLAY:
-        parts, target = words(command)
-        capsys.readouterr()
-        code = main([*parts[1:], *(["--yes"] if command.startswith(ASKS) else [])])
-        output = capsys.readouterr()
-        assert code in ((0, 1) if command in NOT_ALWAYS_0 else (0,)), f"{command}\n{output.out}{output.err}"
-        if target is not None:
-            (checkout / target).write_text(output.out, encoding="utf-8")
+        play(command, checkout, capsys)
+
+
+def test_the_quickstart_shows_the_numbers_that_its_commands_print(
+    rig: Rig, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the order of the page, after `make up`."""
+    play(PLAY[0], checkout, capsys)
+    typed = [each.command for each in shown() if each.page == "docs/quickstart.md"]
+    printed = "".join(play(command, checkout, capsys) for command in typed if command.startswith("kernel-runner "))
+    titles = re.compile(r"(?m)^submission \d+  \S+ by \w+ to \w+")
+    page = titles.findall((ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8"))
+    assert len(page) == 2
+    assert set(page) <= set(titles.findall(printed))
+
+
+def play(command: str, checkout: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Do a command as it is written; what it prints, also into the file that its output goes to."""
+    parts, target = words(command)
+    capsys.readouterr()
+    code = main([*parts[1:], *(["--yes"] if command.startswith(ASKS) else [])])
+    output = capsys.readouterr()
+    assert code in ((0, 1) if command in NOT_ALWAYS_0 else (0,)), f"{command}\n{output.out}{output.err}"
+    if target is not None:
+        (checkout / target).write_text(output.out, encoding="utf-8")
+    return output.out

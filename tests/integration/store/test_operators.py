@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from runner.base.errors import DatabaseUnavailableError, SubmissionError
+from runner.base.errors import MissingRightError, SubmissionError
 from runner.base.model import JobState, Verdict
 from runner.extras.boards.again import Selection
 from runner.extras.boards.store import BoardStore
@@ -73,7 +73,10 @@ def test_an_operators_role_has_what_it_needs(empty_database_url: str) -> None:
         assert operator.cancel(submission_id) == 0
         assert len(operator.submission(submission_id).jobs) == 4
         assert len(operator.queue(limit=5)) == len(operator.hosts()) == 1
-        with pytest.raises(DatabaseUnavailableError, match="runner_operator"):
+        assert operator.line("identity").gpus == owner.store.board("identity").gpus
+        assert (operator.ranking("identity"), operator.final_ranking("identity")) == ([], ([], []))
+        assert operator.validations(leaderboard="identity") == []
+        with pytest.raises(MissingRightError, match="runner_operator"):
             operator.reap(keep_s=1)
     finally:
         owner.store.close()

@@ -103,6 +103,24 @@ def test_the_statements_in_the_readme_work(bench: Bench, db: psycopg.Connection[
     assert answers[1][0]["state"] == "queued"
 
 
+def test_the_schema_understands_the_statements_of_the_other_pages(db: psycopg.Connection[dict[str, Any]]) -> None:
+    """Of those that read or change rows, in blocks and in sentences: names, columns and arguments are there."""
+    pages = {path.name: path.read_text() for path in PAGE.parent.glob("*.md") if path != PAGE}
+    statements = [
+        (name, " ".join(statement.split()))
+        for name, text in pages.items()
+        for shown in re.findall(r"(?ms)^ *```sql\n(.*?)^ *```|`([A-Z]{4,}\s[^`]+)`", text)
+        for statement in "".join(shown).split(";")
+    ]
+    asked = [(name, text) for name, text in statements if re.match(r"(?:SELECT|UPDATE) ", text)]
+    assert len(asked) > 10
+    for number, (name, text) in enumerate(asked):
+        try:
+            db.execute(f"PREPARE page_{number} AS {text.replace('= JOB', '= 1')}".encode())
+        except psycopg.Error as error:
+            pytest.fail(f"{name}: {text}: {error}")
+
+
 def test_the_frontend_page_lists_every_error_the_functions_raise() -> None:
     """The table of SQLSTATEs and the SQL agree."""
     sql = "".join(path.read_text() for path in schema.paths("functions"))

@@ -24,7 +24,8 @@ HEAD: Final = """# The command line
 of this page.
 
 - **Database**: `DATABASE_URL`, or `database_url` in the [configuration](configuration.md): `--config PATH`, else
-  `KERNEL_RUNNER_CONFIG`, else `/etc/kernel-runner/config.toml`. `KERNEL_RUNNER_<KEY>` overrides any setting.
+  `KERNEL_RUNNER_CONFIG`, else `/etc/kernel-runner/config.toml`. `KERNEL_RUNNER_<KEY>` overrides any setting. Most
+  commands need a login of [role](security.md#the-database) `runner_operator`, those for task authors the owner's.
 - **Output**: data goes to stdout; progress, notes and errors go to stderr. Tables are coloured and wrapped on a
   terminal, plain and complete elsewhere. `--json` prints ASCII, with times in ISO 8601 and scores in seconds.
 - **Text of submissions** (output, messages, file names) is shown with control characters as escapes.
@@ -35,7 +36,7 @@ of this page.
 | exit code | meaning |
 |---|---|
 | 0 | accepted, or done |
-| 1 | not accepted (`submit --wait`, `eval`, `task check`); not ready (`check`) |
+| 1 | not accepted (`submit --wait`, `eval`), not ready (`check`), or what else is looked for is wrong or missing |
 | 2 | usage: bad arguments, a refused submission, a wrong task or configuration, something that does not exist |
 | 3 | infrastructure: database or engine away, an internal error, no verdict within `--timeout` |
 | 130 | interrupted with Ctrl-C |
@@ -142,9 +143,8 @@ def _row(parameter: Any, context: typer.Context) -> Iterator[str]:  # noqa: ANN4
     if parameter.param_type_name == "argument":
         name = name.partition(" <")[0]
     extra, meaning = _EXTRA.search(text), _EXTRA.sub("", text)
-    default = (
-        "" if extra is None else re.sub(r"^\((.*)\)$", r"\1", extra[1].removeprefix("default: ").removesuffix("x>=0"))
-    )
+    extent = "" if extra is None else re.sub(r"(; )?x>=0$", "", extra[1].removeprefix("default: "))
+    default = re.sub(r"^\((.*)\)$", r"\1", extent)
     if "--help" in parameter.opts or meaning == _JSON or (not meaning and default in ("", "required")):
         return
     cells = (f"`{name}`", default, _LINK.sub(r"[\1](\1\2)", meaning))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runner.base.errors import DatabaseUnavailableError
+from runner.base.errors import DatabaseUnavailableError, MissingRightError
 from runner.base.model import JobState
 from runner.cli.view import ShownSubmission, from_store
 from runner.cli.wait import LAST_INTERVAL_S, OUTAGE_S, wait_until
@@ -73,6 +73,15 @@ def test_an_outage_of_the_database_is_explained_and_survived() -> None:
     assert len(said) == 2
     assert "connection refused" in said[0]
     assert clock.pauses[1:] == [LAST_INTERVAL_S, LAST_INTERVAL_S]
+
+
+def test_a_right_that_is_missing_is_no_outage() -> None:
+    """It is said at once: waiting would not bring it."""
+    clock, said = Clock(), list[str]()
+    look = _answers(MissingRightError("permission denied for table submission"))
+    with pytest.raises(MissingRightError):
+        wait_until(look, _over, show=_ignore, explain=said.append, clock=clock, pause=clock.pause)
+    assert (said, clock.pauses) == ([], [])
 
 
 def test_an_outage_that_does_not_end_is_reported() -> None:

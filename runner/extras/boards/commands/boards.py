@@ -15,8 +15,7 @@ from runner.cli.task_faults import TaskFaults, task_faults
 from runner.extras.boards.commands import publish, render
 from runner.extras.boards.commands.publish import JsonOption
 from runner.extras.boards.directive import with_directive
-from runner.extras.boards.store import BoardStore, BoardView
-from runner.task_format import unknown_keys
+from runner.extras.boards.store import BoardLine, BoardStore, BoardView
 
 leaderboard = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Leaderboards: publish tasks and look at rankings."
@@ -61,7 +60,7 @@ def show(
     """
     with session(context).open(BoardStore) as store:
         name = store.board_name(name)
-        board = store.board(name)
+        board, faults = store.line(name), task_faults(store) or TaskFaults()
         chosen = None if gpu is None else _of_board(context, board, gpu)
         lines = store.ranking(name, chosen)
         places, pairs = store.final_ranking(name, chosen)
@@ -79,7 +78,7 @@ def show(
             out(render.final_table([*final], pairs))
         gpus = (chosen,) if chosen else board.gpus
         out(render.ranking_page(name, gpus, lines, demand=board.demand, validated=validated))
-    if unknown := unknown_keys(board.task):
+    if unknown := faults.unknown.get(name):
         _note_faults(TaskFaults(unknown={name: unknown}))
 
 
@@ -177,7 +176,7 @@ def delete(
     note(f"leaderboard {name} is deleted")
 
 
-def _of_board(context: typer.Context, board: BoardView, name: str) -> str:
+def _of_board(context: typer.Context, board: BoardLine, name: str) -> str:
     """The board's GPU type that a name or alias means.
 
     Raises:

@@ -112,11 +112,7 @@ ToleranceOption = Annotated[
 ]
 OpenCodeOption = Annotated[
     bool | None,
-    typer.Option(
-        "--open-code/--closed-code",
-        help="Whether everyone may read ranked code after the deadline.",
-        show_default="open",
-    ),
+    typer.Option("--open-code/--closed-code", help="Whether everyone may read ranked code after the deadline."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
