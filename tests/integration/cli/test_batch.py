@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,11 @@ import psycopg
 import pytest
 
 from tests.integration.cli.conftest import Call
-from tests.integration.daemon.groups import known, looking
+from tests.integration.daemon.conftest import make_rig, rig, served
 from tests.integration.daemon.rig import Rig
 from tests.support.waiting import wait_until
+
+__all__ = ["make_rig", "rig", "served"]
 
 RIGHT = "class ModelNew: pass\n"
 WRONG = '# found: {"verdict": "wrong_answer", "correct": false, "message": "off"}\nclass ModelNew: pass\n'
@@ -26,14 +27,10 @@ SLOW = '# found: {"speedup": 0.7, "speedup_low": 0.6, "speedup_high": 0.8}\nclas
 
 
 @pytest.fixture
-def served(database_url: str) -> Iterator[Rig]:
-    """A daemon that evaluates groups."""
-    rig = Rig(database_url)
-    rig.evaluator.script = looking()
-    rig.start()
-    rig.wait_for(lambda: known(rig.url), "the GPU type is published")
-    yield rig
-    rig.close()
+def run(served: Rig, cli: Call, tmp_path: Path) -> Call:
+    """Evaluates the samples of a source on the CPU type, into one file."""
+    out = tmp_path / "results.jsonl"
+    return lambda source, *more: cli("batch", "run", source, "--gpu", "CPU", "--out", out, *more)
 
 
 @pytest.fixture
@@ -51,11 +48,10 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_checkout_of_kernelbench(served: Rig, call: Call, checkout: Path, tmp_path: Path) -> None:
+def test_a_checkout_of_kernelbench(served: Rig, run: Call, cli: Call, checkout: Path, tmp_path: Path) -> None:
     """The table by level, the lines, KernelBench's folder; a second call evaluates nothing."""
     out = tmp_path / "results.jsonl"
-    arguments = ("batch", "run", str(checkout), "--gpu", "CPU", "--out", str(out), "--json")
-    said = call(*arguments, "--kernelbench", str(tmp_path / "kb"), database=served.url)
+    said = run(checkout, "--json", "--kernelbench", tmp_path / "kb")
     assert said.code == 0, said.err
     levels = {line["level"]: line for line in said.document["levels"]}
     assert set(levels) == {"1", "2", "all"}
@@ -70,15 +66,14 @@ def test_a_checkout_of_kernelbench(served: Rig, call: Call, checkout: Path, tmp_
     assert (found["1"][0]["runtime"], found["1"][0]["ref_runtime"], found["1"][1]["runtime"]) == (0.001, 0.002, -1.0)
     assert (tmp_path / "kb" / "level2" / "level_2_problem_7_sample_0_kernel.py").read_text() == RIGHT
     seen = len(served.evaluator.seen)
-    again = call(*arguments, database=served.url)
-    assert again.document == said.document
+    assert run(checkout, "--json").document == said.document
     assert len(served.evaluator.seen) == seen
     assert len(out.read_text().splitlines()) == 4
     # A line that an earlier process did not finish is written again, from the database.
     out.write_text(out.read_text()[:-20])
-    assert call(*arguments, database=served.url).document == said.document
+    assert run(checkout, "--json").document == said.document
     assert len(served.evaluator.seen) == seen
-    shown = call("batch", "rewards", str(out), "--reward", "correct@1", database=served.url)
+    shown = cli("batch", "rewards", out, "--reward", "correct@1")
     assert "correct@1" in shown.out
     assert "75.0%" in shown.out
 
@@ -105,7 +100,7 @@ def test_an_interrupt_says_how_to_go_on(database_url: str, checkout: Path, tmp_p
     assert "interrupted: what was sent goes on; the same command goes on where it was\n" in said
 
 
-def test_json_lines_of_kernelbook_and_bad_ones(served: Rig, call: Call, tmp_path: Path) -> None:
+def test_json_lines_of_kernelbook_and_bad_ones(served: Rig, run: Call, tmp_path: Path) -> None:
     """Bad lines are named, and the others evaluated; other settings are another evaluation."""
     source = tmp_path / "rows.jsonl"
     rows: list[dict[str, Any]] = [
@@ -116,7 +111,7 @@ def test_json_lines_of_kernelbook_and_bad_ones(served: Rig, call: Call, tmp_path
     ]
     source.write_text("".join(json.dumps(row) + "\n" for row in rows) + "{torn\n")
     out = tmp_path / "results.jsonl"
-    said = call("batch", "run", str(source), "--gpu", "CPU", "--out", str(out), "--json", database=served.url)
+    said = run(source, "--json")
     assert said.code == 1
     assert "line 3 is left out" in said.err
     assert "line 5 is left out" in said.err
@@ -126,31 +121,23 @@ def test_json_lines_of_kernelbook_and_bad_ones(served: Rig, call: Call, tmp_path
     seen = len(served.evaluator.seen)
     rows = [row for row in rows if "key" not in row]
     source.write_text("".join(json.dumps(row) + "\n" for row in rows[:1]))
-    assert call(
-        *("batch", "run", str(source), "--gpu", "CPU", "--out", str(out), "--setting", "inputs=3"), database=served.url
-    ).code == 0  # fmt: skip
+    assert run(source, "--setting", "inputs=3").code == 0
     assert len(served.evaluator.seen) == seen + 1
     settings = ("--setting", "baseline=compile", "--setting", "perturb=false", "--setting", "timeout_s=5")
-    assert (
-        call("batch", "run", str(source), "--gpu", "CPU", "--out", str(out), *settings, database=served.url).code == 0
-    )
+    assert run(source, *settings).code == 0
     with psycopg.connect(served.url) as connection:
         row = connection.execute("SELECT settings FROM runner.job_group ORDER BY job_id DESC LIMIT 1").fetchone()
     assert row == ({"baseline": "compile", "perturb": False, "timeout_s": 5},)
 
 
-def test_a_folder_of_problems(served: Rig, call: Call, tmp_path: Path) -> None:
+def test_a_folder_of_problems(served: Rig, run: Call, tmp_path: Path) -> None:
     """reference.py with candidates beside it."""
     folder = tmp_path / "problems" / "add"
     folder.mkdir(parents=True)
     (folder / "reference.py").write_text("class Model: pass")
     (folder / "good.py").write_text(RIGHT)
     shutil.copy(folder / "good.py", folder / "copy.py")
-    said = call(
-        *("batch", "run", str(folder.parent), "--gpu", "CPU", "--out", str(tmp_path / "r.jsonl"), "--json"),
-        database=served.url,
-    )
-    assert said.document["levels"][0]["samples"] == 2
+    assert run(folder.parent, "--json").document["levels"][0]["samples"] == 2
     assert len(served.evaluator.seen) == 1
 
 

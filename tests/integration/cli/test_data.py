@@ -26,53 +26,53 @@ def filler(database_url: str) -> Iterator[Filler]:
         yield made
 
 
-def test_an_export_is_made_verified_and_damaged(call: Call, filler: Filler, database_url: str, tmp_path: Path) -> None:
+def test_an_export_is_made_verified_and_damaged(cli: Call, filler: Filler, tmp_path: Path) -> None:
     """The flat file's path on stdout, counts on stderr or as JSON; 2 for an open leaderboard, 1 for damage."""
     target = tmp_path / "out"
-    refused = call("data", "export", target, "--licence", "mit", database=database_url)
+    refused = cli("data", "export", target, "--licence", "mit")
     assert (refused.code, "running (open until" in refused.err, target.exists()) == (2, True, False)
-    made = call("data", "export", target, "--leaderboard", "gemv", "--licence", "mit", database=database_url)
+    made = cli("data", "export", target, "--leaderboard", "gemv", "--licence", "mit")
     assert made.code == 0, made.err
     assert made.out.splitlines() == [str(target / "gemv_submissions.parquet")]
     assert "1 rows, 1 of them ranked; 1 codes" in made.err
-    again = call("data", "export", target, "--leaderboard", "gemv", "--licence", "mit", "--json", database=database_url)
+    again = cli("data", "export", target, "--leaderboard", "gemv", "--licence", "mit", "--json")
     assert (again.document["rows"], again.document["codes"]) == (1, 1)
-    whole = call("data", "verify", target)
+    whole = cli("data", "verify", target)
     assert (whole.code, whole.out) == (0, "")
     (target / "runs.parquet").unlink()
-    damaged = call("data", "verify", target)
+    damaged = cli("data", "verify", target)
     assert (damaged.code, damaged.out) == (1, "runs.parquet is missing\n")
-    assert call("data", "verify", target, "--json").document["wrong"] == ["runs.parquet is missing"]
+    assert cli("data", "verify", target, "--json").document["wrong"] == ["runs.parquet is missing"]
 
 
-def test_lists_keys_and_notes(call: Call, filler: Filler, database_url: str, tmp_path: Path) -> None:
+def test_lists_keys_and_notes(cli: Call, filler: Filler, tmp_path: Path) -> None:
     """What is wrong with one is said with the line."""
     (tmp_path / "list").write_text("# asked by mail\nuser ada # all of it\n")
     (tmp_path / "key").write_text("0123456789abcdef\n")
     options = ["--private", "--exclude", tmp_path / "list", "--identity", "pseudonym", "--key", tmp_path / "key"]
-    made = call("data", "export", tmp_path / "out", *options, "--note", "gemv=Noisy.", "--json", database=database_url)
+    made = cli("data", "export", tmp_path / "out", *options, "--note", "gemv=Noisy.", "--json")
     assert made.code == 0, made.err
     assert made.document["rows"] == 0
     assert made.document["excluded"]["by_user"] == 1
     (tmp_path / "list").write_text("user ada\nuser\n")
-    wrong = call("data", "export", tmp_path / "out", *options, database=database_url)
+    wrong = cli("data", "export", tmp_path / "out", *options)
     assert (wrong.code, "line 2: 'user'" in wrong.err) == (2, True)
-    assert call("data", "export", tmp_path / "out", "--private", "--note", "gemv", database=database_url).code == 2
+    assert cli("data", "export", tmp_path / "out", "--private", "--note", "gemv").code == 2
 
 
-def test_check_ends_with_1_on_what_is_unusable(call: Call, filler: Filler, database_url: str) -> None:
+def test_check_ends_with_1_on_what_is_unusable(cli: Call, filler: Filler) -> None:
     """A table for people, every finding with its reason for programs."""
-    clean = call("data", "check", database=database_url)
+    clean = cli("data", "check")
     assert (clean.code, clean.out) == (0, "")
     assert "1 rows and 1 codes of 2 leaderboards checked, nothing found" in clean.err
     board = filler.db.execute("SELECT id FROM leaderboard.leaderboard WHERE name = 'gemv'").fetchone()
     assert board is not None
     bad = filler.ranked(board["id"], "ada", b"# bad", "-1", result={})
-    shown = call("data", "check", "--leaderboard", "gemv", database=database_url)
+    shown = cli("data", "check", "--leaderboard", "gemv")
     assert shown.code == 1
     assert [line.split() for line in shown.out.splitlines() if "negative" in line] == [
         ["negative", "unusable", "1", "the", "score", "is", "negative", str(bad)]
     ]
-    (finding,) = call("data", "check", "--json", database=database_url).document["findings"]
+    (finding,) = cli("data", "check", "--json").document["findings"]
     assert (finding["check"], finding["severity"], finding["submission_id"]) == ("negative", "unusable", bad)
     assert "-1" in finding["reason"]

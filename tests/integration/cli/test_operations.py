@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from sysconfig import get_path
+from typing import Any
 
 import psycopg
 import pytest
@@ -180,6 +181,14 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.store.probe._NOTIFY_TIMEOUT_S", PATIENCE_S)
 
 
+def facts_with(**facts: Any) -> DatabaseFacts:  # noqa: ANN401 - whatever facts have
+    """Facts of a server with 97 connections for everybody, of which 3 are in use."""
+    return DatabaseFacts(
+        server_version="18", database="d", version=None, pending=(), newer=False, direct=True, connections=97,
+        connected=3, **facts,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("hosts", "pooled", "mark"),
     [
@@ -196,11 +205,7 @@ def test_too_few_connections_are_a_warning_and_for_idle_hosts_a_failure(
     hosts: int | None, mark: Mark, *, pooled: bool
 ) -> None:
     """A host needs six, idle two, or one beside a pooler; a database without the schema is about to have one host."""
-    facts = DatabaseFacts(
-        server_version="18", database="d", version=None, pending=(), newer=False, direct=True, connections=97,
-        connected=3, all_hosts=hosts,
-    )  # fmt: skip
-    (found,) = check._connections(facts, "a", pooled=pooled)
+    (found,) = check._connections(facts_with(all_hosts=hosts), "a", pooled=pooled)
     assert found.mark is mark
 
 
@@ -208,11 +213,7 @@ def test_too_few_connections_are_a_warning_and_for_idle_hosts_a_failure(
 @pytest.mark.parametrize(("limit", "mark"), [(5, Mark.FAILED), (6, Mark.WARNING), (11, Mark.WARNING), (12, Mark.OK)])
 def test_a_limit_of_the_database_or_the_login_counts_like_the_servers(whose: str, limit: int, mark: Mark) -> None:
     """Two hosts share both: with less than one busy host needs no result would be stored."""
-    facts = DatabaseFacts(
-        server_version="18", database="d", version=None, pending=(), newer=False, direct=True, connections=97,
-        connected=3, all_hosts=2, hosts=("b",), database_limit=limit if whose == "database" else None,
-        login_limit=limit if whose == "login" else None,
-    )  # fmt: skip
+    facts = facts_with(all_hosts=2, hosts=("b",), **{f"{whose}_limit": limit})
     of_server, found = check._connections(facts, "a", pooled=False)
     assert (of_server.mark, found.mark) == (Mark.OK, mark)
     assert f"this {whose} may have {limit}; 2 hosts may need 12" in found.fact
@@ -232,11 +233,7 @@ def test_a_transaction_that_stays_open_after_a_write_is_a_warning(
     age_s: float | None, since: int, mark: Mark, words: str
 ) -> None:
     """Claims become slower while it does; the remedy is in the handbook."""
-    facts = DatabaseFacts(
-        server_version="18", database="d", version=None, pending=(), newer=False, direct=True, connections=97,
-        connected=3, write_open_s=age_s, transactions_since_write=since,
-    )  # fmt: skip
-    finding = check._open_writes(facts)
+    finding = check._open_writes(facts_with(write_open_s=age_s, transactions_since_write=since))
     assert finding.mark is mark
     assert words in finding.fact
 

@@ -6,6 +6,8 @@ import http.client
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -21,36 +23,33 @@ from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 
 
-def test_a_token_is_printed_once_and_stored_as_a_digest(call: Call, database_url: str) -> None:
+def test_a_token_is_printed_once_and_stored_as_a_digest(cli: Call, database_url: str) -> None:
     """As a line of ~/.popcorn.yaml."""
-    said = call("user", "token", "ada", "--name", "Ada L.", database=database_url)
+    said = cli("user", "token", "ada", "--name", "Ada L.")
     key, _, token = said.out.strip().partition(": ")
     assert (said.code, key, len(token)) == (0, "cli_id", 32)
     with psycopg.connect(database_url) as connection:
         found = connection.execute("SELECT id, user_name, cli_id, cli_valid FROM leaderboard.user_info").fetchall()
     assert found == [("ada", "Ada L.", f"sha256:{sha256(token.encode()).hexdigest()}", True)]
-    assert call("user", "token", "temp_x", database=database_url).code == 2
+    assert cli("user", "token", "temp_x").code == 2
 
 
-def test_a_login_is_approved_listed_and_revoked(call: Call, database_url: str) -> None:
+def test_a_login_is_approved_listed_and_revoked(cli: Call, database_url: str) -> None:
     """By the code that its owner tells; of another user's account only with --existing."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         for code in ("1b9d6bcd", "2b9d6bcd"):
             connection.execute("SELECT runner.begin_login(%s, %s, 'github', 'here')", (code, "sha256:" + code * 8))
-    assert call("user", "approve", "1B9D6BCD", "ada", database=database_url).code == 0
-    again = call("user", "approve", "1b9d6bcd", "ada", database=database_url)
-    assert again.code == 2
-    assert "first 8 characters of cli_id" in again.err
-    assert call("user", "approve", "2b9d6bcd", "ada", database=database_url).code == 2
-    (waits, valid) = call("user", "list", "--json", database=database_url).document
-    assert (waits["user_id"], waits["state"], valid["user_id"], valid["state"]) == (
-        *("temp_2b9d6bcd", "waits"),
-        *("ada", "valid"),
-    )
-    assert call("user", "approve", "2b9d6bcd", "ada", "--existing", database=database_url).code == 0
-    assert call("user", "revoke", "ada", database=database_url).code == 0
-    assert "no login" in call("user", "list", database=database_url).out
-    assert call("user", "revoke", "nobody", database=database_url).code == 2
+    assert cli("user", "approve", "1B9D6BCD", "ada").code == 0
+    again = cli("user", "approve", "1b9d6bcd", "ada")
+    assert (again.code, "first 8 characters of cli_id" in again.err) == (2, True)
+    assert cli("user", "approve", "2b9d6bcd", "ada").code == 2
+    waits, valid = cli("user", "list", "--json").document
+    assert (waits["user_id"], waits["state"]) == ("temp_2b9d6bcd", "waits")
+    assert (valid["user_id"], valid["state"]) == ("ada", "valid")
+    assert cli("user", "approve", "2b9d6bcd", "ada", "--existing").code == 0
+    assert cli("user", "revoke", "ada").code == 0
+    assert "no login" in cli("user", "list").out
+    assert cli("user", "revoke", "nobody").code == 2
 
 
 @pytest.fixture
@@ -61,18 +60,17 @@ def port() -> int:
 
 def status_of(port: int, path: str, **headers: str) -> int:
     """What a gateway answers; 0: it does not."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-    try:
-        connection.request("GET", path, headers=headers)
-        return connection.getresponse().status
-    except OSError:
-        return 0
-    finally:
-        connection.close()
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)) as connection:
+        try:
+            connection.request("GET", path, headers=headers)
+            return connection.getresponse().status
+        except OSError:
+            return 0
 
 
-def gateway(url: str, port: int, folder: Path) -> subprocess.Popen[bytes]:
-    """The command as systemd starts it, with credentials in a folder."""
+@contextmanager
+def gateway(url: str, port: int, folder: Path) -> Iterator[None]:
+    """The command as systemd starts it, with credentials in a folder; SIGTERM ends it with 0."""
     (folder / "database_url").write_text(f"{url}\n", encoding="utf-8")
     (folder / "gateway_admin_token").write_text(f"{ADMIN}\n", encoding="utf-8")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("KERNEL_RUNNER_", "DATABASE_"))}
@@ -83,7 +81,12 @@ def gateway(url: str, port: int, folder: Path) -> subprocess.Popen[bytes]:
         "KERNEL_RUNNER_STATE_DIR": str(folder),
     }
     command = [sys.executable, "-m", "runner.cli", "gateway"]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as running:
+        try:
+            yield
+        finally:
+            running.terminate()
+        assert running.wait(PATIENCE_S) == 0
 
 
 def wait_for(port: int, path: str, wanted: int) -> None:
@@ -92,27 +95,19 @@ def wait_for(port: int, path: str, wanted: int) -> None:
 
 
 def test_the_gateway_starts_serves_and_ends(database_url: str, port: int, tmp_path: Path) -> None:
-    """With the credentials of its unit; SIGTERM ends it with 0."""
-    running = gateway(gateway_login(database_url), port, tmp_path)
-    try:
+    """With the credentials of its unit."""
+    with gateway(gateway_login(database_url), port, tmp_path):
         wait_for(port, "/readyz", 200)
         assert status_of(port, "/admin/stats", Authorization=f"Bearer {ADMIN}") == 200
         assert status_of(port, "/admin/stats", Authorization="Bearer wrong") == 401
         assert status_of(port, "/") == 200
-    finally:
-        running.terminate()
-    assert running.wait(PATIENCE_S) == 0
 
 
 def test_the_gateway_lives_without_a_database(database_url: str, port: int, tmp_path: Path) -> None:
     """It starts, says that it is not ready, and refuses nothing before it has waited."""
-    running = gateway(make_conninfo(database_url, host="127.0.0.1", port=1), port, tmp_path)
-    try:
+    with gateway(make_conninfo(database_url, host="127.0.0.1", port=1), port, tmp_path):
         wait_for(port, "/health", 200)
         assert status_of(port, "/readyz") == 503
-    finally:
-        running.terminate()
-    assert running.wait(PATIENCE_S) == 0
 
 
 def test_a_short_admin_token_is_refused(database_url: str, tmp_path: Path) -> None:
@@ -129,12 +124,10 @@ def test_a_short_admin_token_is_refused(database_url: str, tmp_path: Path) -> No
 
 def test_an_operator_gives_and_takes_logins(database_url: str) -> None:
     """The role is enough: no right on a credential is needed."""
-    store = Store(make_conninfo(database_url, options="-c role=runner_operator"), application_name="test")
-    try:
+    operator = make_conninfo(database_url, options="-c role=runner_operator")
+    with closing(Store(operator, application_name="test")) as store:
         set_token(store, "ada", "a token")
         assert list(states(store)) == ["ada"]
         assert revoke(store, "ada")
         with pytest.raises(SubmissionError):
             approve(store, "00000000", "ada", existing=True)
-    finally:
-        store.close()

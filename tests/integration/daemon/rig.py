@@ -27,6 +27,7 @@ from runner.daemon.serve import require_schema
 from runner.devices.quarantine import Quarantine
 from runner.extras.boards.store import BoardStore
 from runner.store import Store, SubmissionView
+from runner.store.records import JobView
 from tests.integration.store.conftest import result, run_record
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -48,6 +49,18 @@ def accepted(**report: object) -> JobResult:
 def at_once(_job: Job, _cancel: threading.Event, _on_progress: Callable[[Progress], None]) -> JobResult:
     """Accept every job."""
     return accepted()
+
+
+def fails(error: Exception, *, attempts: int = 1, before: Callable[[], object] = lambda: None) -> Script:
+    """A script whose first attempts at a job end so; later ones accept it. `before`: called before each failure."""
+
+    def script(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
+        if job.attempt > attempts:
+            return at_once(job, cancel, on_progress)
+        before()
+        raise error
+
+    return script
 
 
 def cpu_slots(count: int) -> tuple[Slot, ...]:
@@ -256,9 +269,24 @@ class Rig:
             priority=priority,
         )  # fmt: skip
 
+    def claim(self, *, host: str = "test-host", lease_s: float = 3600.0) -> Job:
+        """The next job, as a daemon claims it that is not there any more."""
+        (job,) = self.store.claim(host=host, slots={"CPU": 1}, lease_s=lease_s).jobs
+        return job
+
     def view(self, submission_id: int) -> SubmissionView:
         """A submission as it is now."""
         return self.store.submission(submission_id)
+
+    def job(self, submission_id: int) -> JobView:
+        """The only job of a submission, as it is now."""
+        (job,) = self.view(submission_id).jobs
+        return job
+
+    def done(self, submission_id: int) -> JobView:
+        """The only job of a submission, once that is over."""
+        self.wait_done(submission_id)
+        return self.job(submission_id)
 
     def wait_for(self, condition: Callable[[], object], what: str) -> None:
         """Wait until something is so."""

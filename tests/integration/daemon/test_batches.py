@@ -40,11 +40,9 @@ def item(number: int, *, of: int = 0, **found: object) -> Item:
     return Item(reference=f"class Model: pass  # {of}\n", candidate=f"{says}class ModelNew: pass  # {number}\n")
 
 
-def _count(url: str, table: str) -> int:
+def _rows(url: str, query: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(url) as connection:
-        row = connection.execute(f"SELECT count(*) FROM runner.{table}".encode()).fetchone()  # noqa: S608 - ours
-    assert row is not None
-    return int(row[0])
+        return connection.execute(query.encode()).fetchall()
 
 
 def test_ten_lines_from_candidates_to_rewards(served: Rig) -> None:
@@ -69,14 +67,13 @@ def test_ten_lines_from_candidates_to_rewards(served: Rig) -> None:
     assert results[20].message == "off by one"
     assert [result.verdict for result in results[22:]] == ["invalid"] * 6
     assert results[22].message == "the candidate has a NUL character at position 1"
-    assert _count(served.url, "item") == len(items)
+    assert _rows(served.url, "SELECT count(*) FROM runner.item") == [(len(items),)]
 
 
 @pytest.mark.parametrize("most", [1, 5, 11])
 def test_a_quota_below_what_a_client_sends_at_once_lets_all_through(served: Rig, most: int) -> None:
     """In smaller parts: waiting alone would never end."""
-    with psycopg.connect(served.url, autocommit=True) as connection:
-        connection.execute("SELECT runner.set_open_items(session_user, session_user, %s)", (most,))
+    served.sql("SELECT runner.set_open_items(session_user, session_user, %(most)s)", most=most)
     with Client(served.url, gpu_type="CPU") as client:
         assert [result.correct for result in client.evaluate(item(number) for number in range(12))] == [True] * 12
 
@@ -112,28 +109,18 @@ def test_a_key_for_two_candidates_is_an_error(served: Rig) -> None:
 def test_a_fault_of_ours_is_no_reward(served: Rig) -> None:
     """Retried as often as its group may be; then None, or an exception where the caller wants one."""
     items = [item(1), item(2, verdict="internal_error", correct=None, message="the engine went away")]
-
-    def no_pause() -> None:
-        with psycopg.connect(served.url) as connection:
-            connection.execute("UPDATE runner.job SET not_before = NULL, avoid_host = NULL WHERE state = 'queued'")
-
     with Client(served.url, gpu_type="CPU") as client:
         stream = client.stream(items)
         assert next(stream).verdict == "accepted"
         for _ in range(2):
-            wait_until(lambda: _waits(served.url), "the group waits again")
-            no_pause()
+            served.wait_for(lambda: served.sql("SELECT FROM runner.job WHERE not_before > now()"), "it waits again")
+            served.sql("UPDATE runner.job SET not_before = NULL, avoid_host = NULL WHERE state = 'queued'")
         fault = next(stream)
         assert (fault.verdict, fault.message, fault.attempt) == ("internal_error", "the engine went away", 3)
         assert list(stream) == []
         assert client.rewards(items, "kevin@1") == [0.0, None]
         with pytest.raises(EvaluationFaultError, match="the engine went away"):
             client.rewards(items, "kevin@1", strict=True)
-
-
-def _waits(url: str) -> bool:
-    with psycopg.connect(url) as connection:
-        return connection.execute("SELECT FROM runner.job WHERE not_before > now()").fetchone() is not None
 
 
 def test_a_caller_that_comes_again_finds_its_results(served: Rig) -> None:
@@ -159,7 +146,7 @@ def test_no_more_is_open_than_the_client_may_have(rig: Rig) -> None:
     def script(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
         # The first group ends when others have come, and those end after the client has asked how far it is.
         if len(rig.evaluator.seen) == 1:
-            rig.wait_for(lambda: _count(rig.url, "item") >= 8, "more groups have come")
+            rig.wait_for(lambda: len(rig.sql("SELECT FROM runner.item")) >= 8, "more groups have come")
         else:
             assert asked.wait(PATIENCE_S)
         return look(job, cancel, on_progress)
@@ -297,7 +284,7 @@ def test_daemon_database_and_client_are_killed_and_every_key_has_one_result(tmp_
 
         def wait_for(share: float) -> None:
             wait_until(
-                lambda: _count(url, "item_result") >= share * ITEMS,
+                lambda: len(_rows(url, "SELECT FROM runner.item_result")) >= share * ITEMS,
                 f"{share:.0%} of the items are over",
                 patience_s=PATIENCE_S + ITEMS / 20,
             )
@@ -321,24 +308,22 @@ def test_daemon_database_and_client_are_killed_and_every_key_has_one_result(tmp_
             found = json.loads(client.said[-1])
             assert len(found) == ITEMS
             assert {verdict for verdict, _ in found.values()} == {"accepted"}
-            with psycopg.connect(url) as connection:
-                row = connection.execute(
-                    "SELECT count(*), count(DISTINCT i.key), count(DISTINCT r.item_id), count(DISTINCT r.seq),"
-                    " max(r.seq), bool_and(r.attempt = j.attempt OR j.attempt > r.attempt)"
-                    " FROM runner.item i JOIN runner.item_result r ON r.item_id = i.id"
-                    " JOIN runner.job j ON j.id = i.job_id"
-                ).fetchone()
-                over = connection.execute(
-                    "SELECT r.item_id, r.attempt, extract(epoch FROM r.finished_at)::float8 FROM runner.item_result r"
-                ).fetchall()
-            assert row == (ITEMS, ITEMS, ITEMS, ITEMS, ITEMS, True)
-            _check_runs([json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()], over)
+            counts = _rows(
+                url,
+                "SELECT count(*), count(DISTINCT i.key), count(DISTINCT r.item_id), count(DISTINCT r.seq),"
+                " max(r.seq), bool_and(r.attempt <= j.attempt) FROM runner.item i"
+                " JOIN runner.item_result r ON r.item_id = i.id JOIN runner.job j ON j.id = i.job_id",
+            )
+            assert counts == [(ITEMS, ITEMS, ITEMS, ITEMS, ITEMS, True)]
+            over = "SELECT item_id, attempt, extract(epoch FROM finished_at)::float8 FROM runner.item_result"
+            runs = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+            _check_runs(runs, _rows(url, over))
         finally:
             client.close()
             daemon.close()
 
 
-def _check_runs(runs: Sequence[dict[str, Any]], over: Sequence[tuple[int, int, float]]) -> None:
+def _check_runs(runs: Sequence[dict[str, Any]], over: Sequence[tuple[Any, ...]]) -> None:
     """No claim ran twice; each result is that of a run, and no run of its item began after it."""
     assert len({(run["job"], run["attempt"], run["claimed"]) for run in runs}) == len(runs)
     of_item: dict[int, list[dict[str, Any]]] = {}

@@ -27,12 +27,12 @@ def test_a_drained_host_finishes_its_run_and_claims_no_other(slow: Rig) -> None:
         slow.wait_done(running)
         slow.sql("SELECT pg_notify('runner_queue', 'CPU')")
         slow.wait_for(lambda: slow.daemon is not None and not slow.daemon._running(), "it is idle")
-        assert slow.view(waiting).jobs[0].state is JobState.QUEUED
+        assert slow.job(waiting).state is JobState.QUEUED
         slow.store.undrain("test-host")
         slow.wait_done(waiting)
         # The job may be over before the loop that claimed it has said so.
         slow.wait_for(lambda: slow.waiting_for is None, "it says that it serves")
-    assert slow.view(running).jobs[0].verdict is Verdict.ACCEPTED
+    assert slow.job(running).verdict is Verdict.ACCEPTED
     assert [line["reason"] for line in logs if line["event"] == "claiming_paused"] == ["draining: fan 3 is loud"]
 
 
@@ -46,6 +46,6 @@ def test_draining_survives_a_restart_of_the_daemon(make_rig: MakeRig) -> None:
     submission = first.submit()
     second.start(ready=False)
     second.wait_for(lambda: second.waiting_for == "draining: no reason was given", "it is still draining")
-    assert second.view(submission).jobs[0].state is JobState.QUEUED
+    assert second.job(submission).state is JobState.QUEUED
     second.store.undrain("test-host")
     second.wait_done(submission)

@@ -58,16 +58,16 @@ def test_a_job_is_refused_while_the_slot_is_busy(rig: Rig, busy: Gate) -> None:
     """It ends before the job ahead of it; a good one waits for the slot, and each is looked at once."""
     bad, good = rig.submit(code=BAD), rig.submit()
     with capture_logs() as logs:
-        (view,) = rig.wait_done(bad)
+        job = rig.done(bad)
         rig.wait_for(lambda: sorted(checker(rig).checked) == [bad, good], "both have been looked at")
-    assert (view.jobs[0].verdict, view.jobs[0].attempt) == (Verdict.COMPILE_ERROR, 1)
-    assert [run.passed for run in view.jobs[0].runs] == [False]
-    assert rig.view(good).jobs[0].state is JobState.QUEUED
+    assert (job.verdict, job.attempt) == (Verdict.COMPILE_ERROR, 1)
+    assert [run.passed for run in job.runs] == [False]
+    assert rig.job(good).state is JobState.QUEUED
     assert [entry["verdict"] for entry in logs if entry["event"] == "job_refused_early"] == ["compile_error"]
     busy.go.set()
     rig.wait_done(good)
     assert sorted(checker(rig).checked) == [bad, good]
-    assert view.jobs[0].id not in {job_id for job_id, _, _ in rig.evaluator.seen}
+    assert job.id not in {job_id for job_id, _, _ in rig.evaluator.seen}
 
 
 @pytest.mark.parametrize("trouble", ["fault", "claimed", "cancelled"])
@@ -89,9 +89,9 @@ def test_a_check_that_comes_to_nothing_changes_nothing(rig: Rig, busy: Gate, tro
     bad = rig.submit(code=BAD)
     rig.wait_for(lambda: checker(rig).checked == [bad], "it was looked at")
     busy.go.set()
-    (view,) = rig.wait_done(bad)
-    assert view.jobs[0].state is (JobState.CANCELLED if trouble == "cancelled" else JobState.DONE)
-    assert view.jobs[0].verdict is (None if trouble == "cancelled" else Verdict.ACCEPTED)
+    job = rig.done(bad)
+    cancelled = (JobState.CANCELLED, None)
+    assert (job.state, job.verdict) == (cancelled if trouble == "cancelled" else (JobState.DONE, Verdict.ACCEPTED))
     assert checker(rig).checked == [bad]
 
 
@@ -110,8 +110,7 @@ def test_without_a_core_for_it_nothing_is_checked(rig: Rig, busy: Gate, monkeypa
     rig.wait_for(lambda: len(asked) > before + 1, "a look at the queue is over")
     assert checker(rig).checked == []
     busy.go.set()
-    (view,) = rig.wait_done(bad)
-    assert view.jobs[0].verdict is Verdict.ACCEPTED
+    assert rig.done(bad).verdict is Verdict.ACCEPTED
 
 
 def test_a_look_that_fails_leaves_the_daemon_as_it_is(rig: Rig, busy: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,5 +126,4 @@ def test_a_look_that_fails_leaves_the_daemon_as_it_is(rig: Rig, busy: Gate, monk
     rig.wait_for(lambda: len(failed) > 2, "three looks have failed")
     assert rig.waiting_for is None
     busy.go.set()
-    (view,) = rig.wait_done(bad)
-    assert view.jobs[0].verdict is Verdict.ACCEPTED
+    assert rig.done(bad).verdict is Verdict.ACCEPTED

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from runner.base.disk import disk_spaces
 from runner.base.errors import EvaluationError
-from runner.base.model import Job, JobResult, Progress
 from runner.daemon.monitoring.health import DaemonView, HealthReport
 from runner.daemon.monitoring.queue_depth import KEPT_S, QueueDepthCache
 from runner.daemon.monitoring.watchdog import Watchdog
-from tests.integration.daemon.rig import Rig, at_once
+from tests.integration.daemon.rig import Rig, fails
 from tests.plugins.scrape import samples
-
-OnProgress = Callable[[Progress], None]
 
 
 class Scrape:
@@ -65,25 +61,21 @@ def test_a_result_is_counted_where_it_belongs(rig: Rig, health_report: HealthRep
     rig.wait_done(submission)
     rig.wait_for(lambda: Scrape(health_report)("kernel_runner_leases_held") == 0, "the result is settled")
     after = Scrape(health_report)
-    labels = {"gpu_type": "CPU", "mode": "test"}
-    assert after.more(before, "kernel_runner_verdicts_total", **labels, verdict="accepted") == 1
-    assert after.more(before, "kernel_runner_pickup_seconds_count", gpu_type="CPU") == 1
-    assert after.more(before, "kernel_runner_turnaround_seconds_count", **labels) == 1
-    assert after.more(before, "kernel_runner_turnaround_seconds_sum", **labels) > 0
-    assert after.more(before, "kernel_runner_attempts_total", gpu_type="CPU", outcome="result") == 1
-    assert after.more(before, "kernel_runner_phase_seconds_count", gpu_type="CPU", phase="test") == 1
+    for name, labels in (
+        ("verdicts_total", {"mode": "test", "verdict": "accepted"}),
+        ("pickup_seconds_count", {}),
+        ("turnaround_seconds_count", {"mode": "test"}),
+        ("attempts_total", {"outcome": "result"}),
+        ("phase_seconds_count", {"phase": "test"}),
+    ):
+        assert after.more(before, f"kernel_runner_{name}", gpu_type="CPU", **labels) == 1, name
+    assert after.more(before, "kernel_runner_turnaround_seconds_sum", gpu_type="CPU", mode="test") > 0
 
 
 def test_a_fault_of_ours_is_counted_by_its_cause(rig: Rig, health_report: HealthReport) -> None:
     """And the attempt as failed; the second one brings the result, and is no second pick-up."""
     before = Scrape(health_report)
-
-    def fail_once(job: Job, cancel: threading.Event, on_progress: OnProgress) -> JobResult:
-        if job.attempt == 1:
-            raise EvaluationError("the container broke")
-        return at_once(job, cancel, on_progress)
-
-    rig.evaluator.script = fail_once
+    rig.evaluator.script = fails(EvaluationError("the container broke"))
     rig.wait_through_retries(rig.submit())
     rig.wait_for(lambda: Scrape(health_report)("kernel_runner_leases_held") == 0, "the result is settled")
     after = Scrape(health_report)
@@ -98,8 +90,8 @@ def test_a_quarantined_slot_is_shown(rig: Rig, health_report: HealthReport) -> N
     fit = threading.Event()
     rig.quarantine.quarantine_devices("cpu0", "fell off the bus", mended=fit.is_set)
     rig.wait_for(lambda: not health_report.ready()[0], "it is noticed")
-    assert health_report.ready()[1]["reason"] == "slots"
-    assert health_report.ready()[1]["details"] == "fell off the bus"
+    said = health_report.ready()[1]
+    assert (said["reason"], said["details"]) == ("slots", "fell off the bus")
     scrape = Scrape(health_report)
     assert scrape("kernel_runner_slots", gpu_type="CPU", state="quarantined") == 1
     assert scrape("kernel_runner_slots", gpu_type="CPU", state="free") == 0

@@ -10,7 +10,7 @@ import psycopg
 
 from runner.base.errors import EvaluationError
 from runner.base.model import Job, JobResult, Progress
-from tests.integration.daemon.rig import Gate, Rig, at_once
+from tests.integration.daemon.rig import Gate, Rig, fails
 from tests.unit.interfaces.fixtures import compare, keys
 
 CHANNELS = ("runner_events", "runner_hosts", "runner_queue")
@@ -45,11 +45,6 @@ class Listener:
 def test_notifications(rig: Rig) -> None:
     """Each kind of event with its keys; what calls the daemons."""
 
-    def fail_once(job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
-        if job.attempt == 1:
-            raise EvaluationError("the container broke")
-        return at_once(job, cancel, on_progress)
-
     def show_progress(_job: Job, cancel: threading.Event, on_progress: Callable[[Progress], None]) -> JobResult:
         on_progress(Progress(phase="test", done=1, total=2))
         return Gate()(_job, cancel, on_progress)
@@ -65,7 +60,7 @@ def test_notifications(rig: Rig) -> None:
         done = rig.submit()
         wait_for("claimed")
         rig.wait_done(done)
-        rig.evaluator.script = fail_once
+        rig.evaluator.script = fails(EvaluationError("the container broke"))
         failing = rig.submit()
         wait_for("queued")
         rig.wait_through_retries(failing)

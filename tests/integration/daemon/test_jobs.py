@@ -14,7 +14,7 @@ from runner.daemon import slot
 from runner.daemon.leases import Lease
 from runner.daemon.slot import SlotWorker
 from runner.store import Stop, Store, Wakeup
-from tests.integration.daemon.rig import Gate, MakeRig, Rig, accepted, at_once, cpu_slots
+from tests.integration.daemon.rig import Gate, MakeRig, Rig, accepted, at_once, cpu_slots, fails
 from tests.support.jobs import of_submission
 from tests.support.waiting import PATIENCE_S
 
@@ -23,14 +23,12 @@ def test_a_queued_job_is_claimed_evaluated_and_committed(rig: Rig) -> None:
     """One run from queued to done, and the host shows while it serves and no longer."""
     submission = rig.submit()
     rig.start()
-    (view,) = rig.wait_done(submission)
-    assert (view.jobs[0].state, view.jobs[0].verdict, view.jobs[0].attempt) == (JobState.DONE, Verdict.ACCEPTED, 1)
-    assert [run.mode for run in view.jobs[0].runs] == ["test"]
+    job = rig.done(submission)
+    assert (job.state, job.verdict, job.attempt) == (JobState.DONE, Verdict.ACCEPTED, 1)
+    assert [run.mode for run in job.runs] == ["test"]
     (host,) = rig.store.hosts()
-    assert host.name == "test-host"
-    assert [slot["gpu_type"] for slot in host.slots] == ["CPU"]
-    assert rig.evaluator.prepared == 1
-    assert rig.engine.reaped == 1
+    assert (host.name, [slot["gpu_type"] for slot in host.slots]) == ("test-host", ["CPU"])
+    assert (rig.evaluator.prepared, rig.engine.reaped) == (1, 1)
     assert rig.stop() == 0
     assert [host.stopped_at is not None for host in rig.store.hosts()] == [True]
 
@@ -103,34 +101,28 @@ def test_a_claim_that_a_crash_took_back_is_made_again_under_another_number(make_
         "UPDATE runner.job SET state = 'queued', attempt = 0, lease_owner = NULL, lease_expires_at = NULL, host = NULL,"
         " started_at = NULL"
     )
-    (view,) = rig.wait_done(submission)
-    (job,) = view.jobs
+    job = rig.done(submission)
     assert (job.verdict, job.attempt, job.failures, len(job.runs)) == (Verdict.ACCEPTED, 2, 0, 1)
     assert gate.cancelled.wait(PATIENCE_S)
     gate.go.set()
     rig.wait_for(lambda: rig.sql("SELECT FROM runner.stale_result"), "the first run's result is kept as evidence")
-    assert rig.view(submission).jobs[0] == job
+    assert rig.job(submission) == job
     assert [(number, attempt) for number, attempt, _ in rig.evaluator.seen] == [(job.id, 1), (job.id, 2)]
 
 
 def test_an_infrastructure_error_is_retried_and_ends_as_internal_error_with_its_cause(rig: Rig) -> None:
     """The submission pays nothing; the operator finds out why."""
-
-    def broken(_job: Job, _cancel: threading.Event, _progress: Callable[[Progress], None]) -> JobResult:
-        raise EvaluationError("the harness said nothing; password=hunter2")
-
-    rig.evaluator.script = broken
+    rig.evaluator.script = fails(EvaluationError("the harness said nothing; password=hunter2"), attempts=9)
     submission = rig.submit()
     rig.start()
     rig.wait_through_retries(submission)
-    job = rig.view(submission).jobs[0]
+    job = rig.job(submission)
     assert (job.verdict, job.failures, job.runs) == (Verdict.INTERNAL_ERROR, 3, ())
     # After each, before the slot's next job.
     rig.wait_for(lambda: len(rig.evaluator.tried_out) == 3, "the slot is tried out")
     assert [attempt for _, attempt, _ in rig.evaluator.seen] == [1, 2, 3]
-    assert job.error is not None
-    assert "the harness said nothing" in job.error
-    assert "hunter2" not in job.error
+    assert "the harness said nothing" in str(job.error)
+    assert "hunter2" not in str(job.error)
 
 
 @pytest.mark.usefixtures("long_pauses")
@@ -158,9 +150,9 @@ def test_an_unexpected_exception_costs_the_job_an_attempt_and_the_daemon_nothing
     with capture_logs() as logs:
         rig.start()
         rig.wait_done(rig.submit())
-    job = rig.view(wrong).jobs[0]
-    assert (job.state, job.failures) == (JobState.QUEUED, 1)
-    assert job.error == "unexpected ZeroDivisionError: a bug"
+    job = rig.job(wrong)
+    error = "unexpected ZeroDivisionError: a bug"
+    assert (job.state, job.failures, job.error) == (JobState.QUEUED, 1, error)
     assert [line["event"] for line in logs].count("evaluation_crashed") == 1
 
 
@@ -174,11 +166,10 @@ def test_a_result_that_cannot_be_written_costs_an_attempt_and_not_the_job(rig: R
     rig.evaluator.script = script
     submission = rig.submit()
     rig.start()
-    rig.wait_for(lambda: rig.view(submission).jobs[0].failures == 1, "the attempt failed")
-    assert "unexpected TypeError" in str(rig.view(submission).jobs[0].error)
+    rig.wait_for(lambda: rig.job(submission).failures == 1, "the attempt failed")
+    assert "unexpected TypeError" in str(rig.job(submission).error)
     rig.sql("UPDATE runner.job SET not_before = NULL")
-    (view,) = rig.wait_done(submission)
-    assert view.jobs[0].verdict is Verdict.ACCEPTED
+    assert rig.done(submission).verdict is Verdict.ACCEPTED
 
 
 @pytest.mark.parametrize("heeds_cancel", [True, False])
@@ -193,7 +184,7 @@ def test_a_job_that_was_taken_over_is_dropped_and_its_late_result_kept_as_eviden
     gate = rig.evaluator.script = Gate()
     gate.go.set()
     rig.wait_done(rig.submit())
-    (job,) = rig.view(submission).jobs
+    job = rig.job(submission)
     assert (job.state, job.attempt, job.failures, job.runs) == (JobState.RUNNING, 2, 0, ())
     evidence = rig.sql("SELECT attempt, verdict FROM runner.stale_result")
     assert evidence == ([] if heeds_cancel else [{"attempt": 1, "verdict": "accepted"}])

@@ -35,8 +35,8 @@ def test_a_stalled_loop_loses_no_lease(make_rig: MakeRig) -> None:
     rig.wait_for(lambda: rig.sql(RENEWED), "it is renewed, again and again")
     assert list(rig.store.reclaim()) == []
     gate.go.set()
-    (view,) = rig.wait_done(submission)
-    assert (view.jobs[0].verdict, view.jobs[0].attempt) == (Verdict.ACCEPTED, 1)
+    job = rig.done(submission)
+    assert (job.verdict, job.attempt) == (Verdict.ACCEPTED, 1)
     seen.gate.set()
 
 
@@ -52,15 +52,14 @@ def test_a_process_that_stood_still_stops_what_it_lost(make_rig: MakeRig, make_p
     def taken_over() -> bool:
         # Again and again: what it sent before it stood still may arrive afterwards.
         rig.expire_leases()
-        return rig.view(submission).jobs[0].state is JobState.DONE
+        return rig.job(submission).state is JobState.DONE
 
     rig.wait_for(taken_over, "the lease expired, and the other host has run the job")
-    view = rig.view(submission)
     process.child.send_signal(signal.SIGCONT)
     process.expect("cancelled")
-    (job,) = rig.view(submission).jobs
+    job = rig.job(submission)
     assert (job.verdict, job.attempt, job.host, len(job.runs)) == (Verdict.ACCEPTED, 2, "other-host", 1)
-    assert view.jobs[0].failures == 0
+    assert job.failures == 0
 
 
 def test_a_claim_whose_answer_was_lost_costs_seconds_and_not_a_lease(make_rig: MakeRig) -> None:
@@ -88,11 +87,8 @@ def test_a_claim_whose_answer_was_lost_costs_seconds_and_not_a_lease(make_rig: M
                 break
         assert (told[-1]["event"], told[-1]["submission_id"]) == ("queued", lost)
         gate.go.set()
-        views = rig.wait_done(kept, lost)
-    assert [(view.jobs[0].verdict, view.jobs[0].attempt) for view in views] == [
-        (Verdict.ACCEPTED, 1),
-        (Verdict.ACCEPTED, 2),
-    ]
+        jobs = [rig.done(each) for each in (kept, lost)]
+    assert [(job.verdict, job.attempt) for job in jobs] == [(Verdict.ACCEPTED, 1), (Verdict.ACCEPTED, 2)]
     assert [line["count"] for line in logs if line["event"] == "unacknowledged_claims_released"] == [1]
 
 
@@ -103,8 +99,8 @@ def test_a_dead_hosts_job_is_reclaimed_and_announced_although_every_other_host_i
     with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute("LISTEN runner_events")
         connection.execute("LISTEN runner_queue")
-        assert rig.store.claim(host="dead", slots={"CPU": 1}, lease_s=0.1).jobs
-        rig.wait_for(lambda: rig.view(dead).jobs[0].state is JobState.QUEUED, "reclaimed")
+        rig.claim(host="dead", lease_s=0.1)
+        rig.wait_for(lambda: rig.job(dead).state is JobState.QUEUED, "reclaimed")
         events: list[Json] = []
         woken: list[str] = []
         # Notifications about the other run may come between them.
@@ -118,8 +114,8 @@ def test_a_dead_hosts_job_is_reclaimed_and_announced_although_every_other_host_i
     assert [(event["event"], event["submission_done"]) for event in events] == [("queued", False)]
     assert set(woken) == {"CPU"}
     gate.go.set()
-    (view,) = rig.wait_done(dead)
-    assert (view.jobs[0].attempt, view.jobs[0].failures) == (2, 0)
+    job = rig.done(dead)
+    assert (job.attempt, job.failures) == (2, 0)
 
 
 def test_leases_get_time_to_be_renewed_after_an_outage(make_rig: MakeRig) -> None:
@@ -131,7 +127,7 @@ def test_leases_get_time_to_be_renewed_after_an_outage(make_rig: MakeRig) -> Non
         seen.gate.clear()
         assert seen.waiting.wait(PATIENCE_S)
         rig.submit()
-        assert rig.store.claim(host="other", slots={"CPU": 1}, lease_s=0.1).jobs
+        rig.claim(host="other", lease_s=0.1)
         rig.wait_for(lambda: rig.sql(EXPIRED), "the other's lease expired")
 
         def away(_claims: Claims) -> Claims:
@@ -173,8 +169,7 @@ def test_a_servers_clock_that_is_put_forward_costs_no_run(make_rig: MakeRig) -> 
         runs.wait_for(lambda: runs.sql(settled), "it is renewed, or taken away")
         runs.wait_for(lambda: len(put_forward(logs)) == len(seen), "both have seen it")
     gate.go.set()
-    (view,) = runs.wait_done(submission)
-    (job,) = view.jobs
+    job = runs.done(submission)
     assert (job.verdict, job.attempt, job.host, len(job.runs)) == (Verdict.ACCEPTED, 1, "runs", 1)
     # A lower bound: what the answer may have taken is left out of it.
     assert all(3600 - PATIENCE_S < by_s <= 3601 for by_s in put_forward(logs))
@@ -184,7 +179,7 @@ def test_leases_get_time_to_be_renewed_by_a_daemon_that_started_in_the_outage(ma
     """It was not there when the leases expired, but it knows why they did."""
     rig = make_rig(daemon_url=proxy.url, lease_s=4.0)
     rig.submit()
-    assert rig.store.claim(host="other", slots={"CPU": 1}, lease_s=0.1).jobs
+    rig.claim(host="other", lease_s=0.1)
     seen = watch(rig)
     proxy.open()
     proxy.hang_up()
@@ -204,7 +199,7 @@ def test_leases_get_time_to_be_renewed_after_everything_stood_still(make_rig: Ma
     seen.gate.clear()
     assert seen.waiting.wait(PATIENCE_S)
     rig.submit()
-    assert rig.store.claim(host="other", slots={"CPU": 1}, lease_s=0.6).jobs
+    rig.claim(host="other", lease_s=0.6)
     rig.wait_for(lambda: rig.sql(EXPIRED), "the other's lease expired")
     before = seen.reclaims
     began = rig.sql("SELECT now() AS now")[0]["now"]
@@ -226,19 +221,15 @@ def test_a_daemon_whose_name_was_taken_while_it_stood_still_lets_go(rig: Rig) ->
         owner = rig.sql("SELECT last_seen, instance FROM runner.host")
         asked = seen.registers
         rig.wait_for(lambda: seen.registers > asked, "it asked again")
-        assert rig.view(second).jobs[0].state is JobState.QUEUED
-        assert rig.view(first).jobs[0].state is JobState.RUNNING, "what runs in a name is its owner's to give back"
+        assert rig.job(second).state is JobState.QUEUED
+        assert rig.job(first).state is JobState.RUNNING, "what runs in a name is its owner's to give back"
         assert rig.sql("SELECT last_seen, instance FROM runner.host") == owner
         gate.go.set()
         rig.sql("UPDATE runner.host SET last_seen = now() - interval '2 minutes'")
-        views = rig.wait_done(first, second)
-    assert [(view.jobs[0].verdict, view.jobs[0].attempt) for view in views] == [
-        (Verdict.ACCEPTED, 2),
-        (Verdict.ACCEPTED, 1),
-    ]
-    said = [line["reason"] for line in logs if line.get("waiting_for") == "the host name"]
-    assert len(said) == 1
-    assert "belongs to another daemon: expected instance instance of test-host, found another state" in said[0]
+        jobs = [rig.done(each) for each in (first, second)]
+    assert [(job.verdict, job.attempt) for job in jobs] == [(Verdict.ACCEPTED, 2), (Verdict.ACCEPTED, 1)]
+    (said,) = [line["reason"] for line in logs if line.get("waiting_for") == "the host name"]
+    assert "belongs to another daemon: expected instance instance of test-host, found another state" in said
 
 
 def test_a_job_that_cannot_be_read_ends_and_delays_no_other(rig: Rig) -> None:

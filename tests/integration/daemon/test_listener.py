@@ -46,6 +46,13 @@ def settled(rig: Rig, seen: Watch, mark: str) -> int:
     return seen.claims
 
 
+def heed(rig: Rig, seen: Watch, channel: str, payload: str) -> None:
+    """Send a notification, and wait for the claim that follows."""
+    before = seen.claims
+    notify(rig, channel, payload)
+    rig.wait_for(lambda: seen.claims > before, f"{channel} {payload!r} was heeded")
+
+
 def test_a_job_is_heard_of_after_the_listeners_connection_was_ended(slow: Rig) -> None:
     """LISTEN is restored, and what was announced meanwhile is not lost."""
     slow.start()
@@ -68,9 +75,7 @@ def test_only_what_concerns_this_host_costs_a_claim(slow: Rig) -> None:
     notify(slow, "runner_hosts", "other-host,third-host")
     assert settled(slow, seen, "mark-1") == before
     for channel, payload in (("runner_queue", "H100,CPU"), ("runner_queue", ""), ("runner_hosts", "x,test-host")):
-        before = seen.claims
-        notify(slow, channel, payload)
-        slow.wait_for(lambda before=before: seen.claims > before, f"{channel} {payload!r} was heeded")  # type: ignore[misc]  # mypy: default in lambda
+        heed(slow, seen, channel, payload)
 
 
 def test_a_burst_of_notifications_costs_one_claim_and_none_is_missed(slow: Rig) -> None:
@@ -101,9 +106,7 @@ def test_in_a_crowd_few_busy_hosts_act_on_an_announcement(slow: Rig) -> None:
     notify(slow, "runner_queue", *["CPU"] * 5)
     assert settled(slow, seen, "mark-1") == before
     for channel, payload in (("runner_hosts", "test-host"), ("runner_queue", "")):
-        before = seen.claims
-        notify(slow, channel, payload)
-        slow.wait_for(lambda before=before: seen.claims > before, f"{channel} {payload!r} was heeded")  # type: ignore[misc]  # mypy: default in lambda
+        heed(slow, seen, channel, payload)
     gate.go.set()
     slow.wait_done(submission)
 
@@ -112,6 +115,6 @@ def test_a_cancel_request_is_announced_and_heard_at_once(slow: Rig) -> None:
     """The heartbeat is twenty minutes away."""
     gate, submission = slow.begin()
     assert slow.store.cancel(submission) == 1
-    (job,) = slow.wait_done(submission)[0].jobs
+    job = slow.done(submission)
     assert gate.cancelled.is_set()
     assert (job.state, job.verdict, job.failures) == (JobState.CANCELLED, None, 0)

@@ -20,8 +20,6 @@ from tests.integration.daemon.rig import MakeRig, Rig
 from tests.support.waiting import PATIENCE_S
 
 HOLD = "SELECT FROM leaderboard.submission WHERE id = %(id)s FOR UPDATE"
-
-
 END_STATEMENTS = """
     SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'
@@ -54,15 +52,14 @@ def test_a_slot_takes_the_next_job_while_its_last_result_cannot_be_committed(rig
     with held(rig, first):
         gate.go.set()
         rig.wait_done(rig.submit())
-        (job,) = rig.view(first).jobs
-        assert job.state is JobState.RUNNING
+        running = rig.job(first)
+        assert running.state is JobState.RUNNING
         assert rig.daemon is not None
         keeper = rig.daemon._keeper
         rig.wait_for(lambda: pending(rig) == 1, "the second one is settled")
-        rig.wait_for(lambda: [lease.job.id for lease in keeper.held()] == [job.id], "the first one is held on to")
-    (view,) = rig.wait_done(first)
-    assert (view.jobs[0].verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 1, 1)
-    assert rig.spool.count == 0
+        rig.wait_for(lambda: [lease.job.id for lease in keeper.held()] == [running.id], "the first one is held on to")
+    job = rig.done(first)
+    assert (job.verdict, job.attempt, len(job.runs), rig.spool.count) == (Verdict.ACCEPTED, 1, 1, 0)
 
 
 def test_a_secret_run_comes_before_the_next_submission(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +106,7 @@ def test_a_daemon_that_is_told_to_stop_waits_for_what_was_handed_over(rig: Rig) 
         rig.wait_for(lambda: rig.waiting_for == "shutdown", "it drains")
         assert rig.exit_reason is None
     assert rig.join() == 0
-    (job,) = rig.view(submission).jobs
+    job = rig.job(submission)
     assert (job.verdict, job.attempt, rig.spool.count) == (Verdict.ACCEPTED, 1, 0)
 
 
@@ -130,5 +127,5 @@ def test_a_daemon_killed_between_evaluation_and_commit_costs_an_evaluation(
         connection.execute(END_STATEMENTS)
     assert rig.spool.count == 0
     rig.start()
-    (view,) = rig.wait_done(submission)
-    assert (view.jobs[0].verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 2, 1)
+    job = rig.done(submission)
+    assert (job.verdict, job.attempt, len(job.runs)) == (Verdict.ACCEPTED, 2, 1)

@@ -62,7 +62,7 @@ def test_no_daemon_reclaims_before_a_claim_says_that_something_is_overdue(rig: R
         "UPDATE runner.job SET state = 'running', verdict = NULL, finished_at = NULL, lease_owner = 'dead',"
         " lease_expires_at = now() - interval '1 second'"
     )
-    rig.wait_for(lambda: rig.view(submission).jobs[0].state is JobState.DONE, "reclaimed and run again")
+    rig.wait_for(lambda: rig.job(submission).state is JobState.DONE, "reclaimed and run again")
     assert seen.reclaims == 1
 
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from runner.base.model import JobState, Slot, Verdict
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import JOBS, Evaluator, MakeRig, Rig, accepted
+from tests.integration.daemon.rig import JOBS, Evaluator, MakeRig, accepted
 from tests.support.waiting import PATIENCE_S
 
 
@@ -35,24 +35,14 @@ def test_what_was_left_is_dealt_with_before_the_evaluation_environment(make_rig:
     """Containers go and jobs are given back while the environment is still being prepared, which may take minutes."""
     rig = make_rig(lease_s=3600.0)
     submission = rig.submit()
-    assert rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
+    rig.claim()
     slow = rig.evaluator = Slow()
     rig.start(ready=False)
     assert slow.begun.wait(PATIENCE_S)
-    assert rig.view(submission).jobs[0].state is JobState.QUEUED
+    assert rig.job(submission).state is JobState.QUEUED
     assert rig.engine.reaped == 1
     slow.go.set()
     rig.wait_done(submission)
-
-
-def one_spooled_and_one_left(make_rig: MakeRig) -> tuple[Rig, int, int]:
-    """What an earlier process of the host left: a submission whose result is spooled, and one that it was at."""
-    rig = make_rig(lease_s=3600.0)
-    spooled, left = rig.submit(), rig.submit()
-    (job,) = rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
-    assert rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
-    assert rig.spool.put(job, accepted(found="before"), slot="cpu0")
-    return rig, spooled, left
 
 
 @pytest.mark.parametrize("missing", ["the evaluation environment", "the container engine"])
@@ -60,7 +50,7 @@ def test_the_lease_of_a_spooled_result_is_renewed_whatever_else_is_missing(make_
     """The database refuses the result for now; no other host may take its job meanwhile."""
     rig = make_rig(lease_s=30.0, heartbeat_s=0.2)
     submission = rig.submit()
-    (job,) = rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=0.1).jobs
+    job = rig.claim(lease_s=0.1)
     assert rig.spool.put(job, accepted(), slot="cpu0")
     slow = rig.evaluator = Slow()
     if missing == "the container engine":
@@ -72,22 +62,24 @@ def test_the_lease_of_a_spooled_result_is_renewed_whatever_else_is_missing(make_
         renewed = f"SELECT FROM {JOBS} WHERE lease_expires_at > started_at + interval '31.5 seconds'"
         rig.wait_for(lambda: rig.sql(renewed), "it is renewed, again and again")
         assert list(rig.store.reclaim()) == []
-    (view,) = rig.wait_done(submission)
-    assert (view.jobs[0].attempt, rig.evaluator.seen) == (1, [])
+    assert (rig.done(submission).attempt, rig.evaluator.seen) == (1, [])
     slow.go.set()
 
 
 def test_a_spooled_result_is_delivered_while_the_engine_is_down(make_rig: MakeRig) -> None:
     """Nothing of it needs an engine. What else ran is given back meanwhile, and frontends hear of it."""
-    rig, spooled, left = one_spooled_and_one_left(make_rig)
+    rig = make_rig(lease_s=3600.0)
+    spooled, left = rig.submit(), rig.submit()
+    job, _ = (rig.claim() for _ in range(2))
+    assert rig.spool.put(job, accepted(found="before"), slot="cpu0")
     rig.engine.up.clear()
     with psycopg.connect(rig.url, autocommit=True) as connection:
         connection.execute("LISTEN runner_events")
         rig.start(ready=False)
-        (view,) = rig.wait_done(spooled)
+        done = rig.done(spooled)
         rig.wait_for(lambda: rig.waiting_for == "the container engine", "it waits for the engine only")
         heard = [json.loads(note.payload) for note in connection.notifies(timeout=PATIENCE_S, stop_after=2)]
-    assert (view.jobs[0].attempt, view.jobs[0].report) == (1, {"found": "before"})
+    assert (done.attempt, done.report) == (1, {"found": "before"})
     assert sorted((event["event"], event["submission_id"]) for event in heard) == [("done", spooled), ("queued", left)]
     assert (rig.engine.reaped, rig.evaluator.seen) == (0, [])
     rig.engine.up.set()
@@ -133,20 +125,19 @@ def test_a_name_that_was_taken_during_an_outage_is_not_acted_in(make_rig: MakeRi
     rig.wait_for(lambda: rig.waiting_for == "the database", "it noticed")
     rig.sql("UPDATE runner.host SET instance = 'another state directory', last_seen = now()")
     submission = rig.submit()
-    assert rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
+    rig.claim()
     proxy.open()
     rig.wait_for(lambda: rig.waiting_for == "the host name", "it noticed that, too")
-    assert rig.view(submission).jobs[0].state is JobState.RUNNING
+    assert rig.job(submission).state is JobState.RUNNING
 
 
 def test_a_job_that_its_daemons_die_of_is_not_run_for_ever(make_rig: MakeRig) -> None:
     """Four processes died with it, and so did the fifth: the sixth ends it, and serves the next."""
     rig = make_rig(lease_s=3600.0)
     deadly = rig.submit()
-    assert rig.store.claim(host="test-host", slots={"CPU": 1}, lease_s=3600.0).jobs
+    rig.claim()
     rig.sql("UPDATE runner.job SET reclaims = 4")
     harmless = rig.submit()
     rig.start()
-    ended, _ = rig.wait_done(deadly, harmless)
-    assert ended.jobs[0].verdict is Verdict.INTERNAL_ERROR
-    assert [job_id for job_id, _, _ in rig.evaluator.seen] == [rig.view(harmless).jobs[0].id]
+    assert rig.done(deadly).verdict is Verdict.INTERNAL_ERROR
+    assert [job_id for job_id, _, _ in rig.evaluator.seen] == [rig.done(harmless).id]

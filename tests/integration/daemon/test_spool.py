@@ -18,7 +18,7 @@ from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import JOBS, MakeRig, Rig
 
 LATE = f"SELECT state = 'running' AND lease_expires_at < now() AS late FROM {JOBS}"  # noqa: S608 - a text of ours
-STALE = "SELECT attempt, verdict, result FROM runner.stale_result"
+STALE = "SELECT attempt, verdict FROM runner.stale_result"
 
 
 @pytest.fixture
@@ -55,10 +55,9 @@ def test_a_daemon_killed_with_a_spooled_result_is_followed_by_one_that_commits_i
     rig.wait_for(lambda: rig.spool.count == 1, "the result is spooled")
     process.close()
     rig.start()
-    first, second = rig.wait_done(spooled, waiting)
-    assert [(view.jobs[0].verdict, view.jobs[0].attempt) for view in (first, second)] == [(Verdict.ACCEPTED, 1)] * 2
-    assert [job_id for job_id, _, _ in rig.evaluator.seen] == [second.jobs[0].id]
-    assert len(first.jobs[0].runs) == 1
+    first, second = (rig.done(each) for each in (spooled, waiting))
+    assert [(job.verdict, job.attempt, len(job.runs)) for job in (first, second)] == [(Verdict.ACCEPTED, 1, 1)] * 2
+    assert [job_id for job_id, _, _ in rig.evaluator.seen] == [second.id]
     # It goes once it is committed.
     rig.wait_for(lambda: rig.spool.count == 0, "nothing waits any more")
 
@@ -71,8 +70,8 @@ def test_a_daemon_told_to_stop_during_an_outage_leaves_its_results_to_the_next(
     assert rig.stop() == 0
     next_rig = make_rig(state_dir=rig.config.state_dir)
     next_rig.start()
-    (view,) = next_rig.wait_done(submission)
-    assert (view.jobs[0].verdict, view.jobs[0].attempt, next_rig.evaluator.seen) == (Verdict.ACCEPTED, 1, [])
+    job = next_rig.done(submission)
+    assert (job.verdict, job.attempt, next_rig.evaluator.seen) == (Verdict.ACCEPTED, 1, [])
 
 
 def test_a_result_whose_commit_hangs_is_spooled_when_the_daemon_ends(
@@ -93,8 +92,8 @@ def test_a_result_whose_commit_hangs_is_spooled_when_the_daemon_ends(
     next_rig = make_rig(state_dir=rig.config.state_dir)
     next_rig.start()
     next_rig.wait_for(lambda: next_rig.spool.count == 0, "delivered")
-    (view,) = next_rig.wait_done(submission)
-    assert (view.jobs[0].verdict, view.jobs[0].attempt, len(view.jobs[0].runs)) == (Verdict.ACCEPTED, 1, 1)
+    job = next_rig.done(submission)
+    assert (job.verdict, job.attempt, len(job.runs)) == (Verdict.ACCEPTED, 1, 1)
     assert next_rig.evaluator.seen == []
 
 
@@ -107,15 +106,14 @@ def test_a_result_of_a_job_that_another_host_took_meanwhile_is_evidence(
     assert rig.sql(LATE)[0]["late"]
     other = make_rig(host_name="other-host")
     other.start()
-    (view,) = other.wait_done(submission)
-    assert (view.jobs[0].attempt, view.jobs[0].host) == (2, "other-host")
+    job = other.done(submission)
+    assert (job.attempt, job.host) == (2, "other-host")
     with capture_logs() as logs:
         proxy.open()
         rig.wait_for(lambda: rig.spool.count == 0, "delivered")
     assert [line["event"] for line in logs].count("spooled_result_too_late") == 1
-    (evidence,) = rig.sql(STALE)
-    assert (evidence["attempt"], evidence["verdict"]) == (1, "accepted")
-    (job,) = rig.view(submission).jobs
+    assert rig.sql(STALE) == [{"attempt": 1, "verdict": "accepted"}]
+    job = rig.job(submission)
     assert (job.verdict, job.attempt, len(job.runs)) == (Verdict.ACCEPTED, 2, 1)
     rig.wait_for(lambda: not rig.daemon or not rig.daemon._keeper.held(), "its lease is let go")
 
@@ -139,8 +137,8 @@ def test_an_answer_that_was_lost_does_not_make_a_second_commit(rig: Rig, monkeyp
     submission = rig.submit()
     rig.wait_for(lambda: again, "it came again")
     assert again == [Completion(submission_done=True)]
-    (view,) = rig.wait_done(submission)
-    assert (view.jobs[0].attempt, len(view.jobs[0].runs)) == (1, 1)
+    job = rig.done(submission)
+    assert (job.attempt, len(job.runs)) == (1, 1)
     assert rig.sql(STALE) == []
     rig.wait_for(lambda: rig.spool.count == 0, "forgotten")
 
@@ -158,15 +156,14 @@ def test_a_crash_of_the_server_itself_during_a_run_costs_nothing(make_rig: MakeR
     migrate(server.url("postgres"))
     rig = make_rig(database=server.url("postgres"), lease_s=8.0)
     gate, submission = rig.begin()
-    (job,) = rig.view(submission).jobs
     rig.store.close()
     server.crash()
     gate.go.set()
     rig.wait_for(lambda: rig.spool.count == 1, "the result is spooled")
     threading.Event().wait(rig.config.lease_s)
     server.start()
-    (view,) = rig.wait_done(submission)
-    assert (view.jobs[0].id, view.jobs[0].verdict, view.jobs[0].attempt) == (job.id, Verdict.ACCEPTED, 1)
-    assert (view.jobs[0].failures, len(view.jobs[0].runs), len(rig.evaluator.seen)) == (0, 1, 1)
+    job = rig.done(submission)
+    assert (job.verdict, job.attempt, job.failures, len(job.runs)) == (Verdict.ACCEPTED, 1, 0, 1)
+    assert [job_id for job_id, _, _ in rig.evaluator.seen] == [job.id]
     assert rig.sql(STALE) == []
     rig.wait_done(rig.submit())

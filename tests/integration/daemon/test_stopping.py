@@ -23,8 +23,8 @@ def test_stopping_finishes_the_run_and_claims_no_other(rig: Rig) -> None:
     assert not gate.cancelled.is_set()
     gate.go.set()
     assert rig.join() == 0
-    assert rig.view(running).jobs[0].verdict is Verdict.ACCEPTED
-    assert rig.view(waiting).jobs[0].state is JobState.QUEUED
+    assert rig.job(running).verdict is Verdict.ACCEPTED
+    assert rig.job(waiting).state is JobState.QUEUED
     assert len(rig.evaluator.seen) == 1
     assert [host.stopped_at is not None for host in rig.store.hosts()] == [True]
 
@@ -36,7 +36,7 @@ def test_a_draining_daemon_keeps_its_lease(rig: Rig) -> None:
     rig.wait_for(lambda: rig.waiting_for == "shutdown", "it drains")
     rig.store.cancel(submission)
     assert rig.join() == 0
-    assert rig.view(submission).jobs[0].state is JobState.CANCELLED
+    assert rig.job(submission).state is JobState.CANCELLED
 
 
 def test_patience_with_a_run_ends_with_the_drain_timeout(make_rig: MakeRig) -> None:
@@ -45,7 +45,7 @@ def test_patience_with_a_run_ends_with_the_drain_timeout(make_rig: MakeRig) -> N
     gate, submission = rig.begin()
     assert rig.stop() == 0
     assert gate.cancelled.is_set()
-    assert rig.view(submission).jobs[0].state is JobState.QUEUED
+    assert rig.job(submission).state is JobState.QUEUED
 
 
 def test_a_job_cannot_be_given_back_to_a_database_that_is_away(
@@ -61,7 +61,7 @@ def test_a_job_cannot_be_given_back_to_a_database_that_is_away(
     assert rig.join() == 0
     rig.expire_leases()
     assert len(rig.store.reclaim()) == 1
-    (job,) = rig.view(submission).jobs
+    job = rig.job(submission)
     assert (job.state, job.failures) == (JobState.QUEUED, 0)
 
 
@@ -85,5 +85,5 @@ def test_a_second_signal_gives_the_job_back(rig: Rig, make_process: Callable[...
     process.expect("stopping")
     process.child.send_signal(signal.SIGTERM)
     assert process.child.wait(PATIENCE_S) == 0
-    (job,) = rig.view(submission).jobs
+    job = rig.job(submission)
     assert (job.state, job.attempt, job.failures) == (JobState.QUEUED, 1, 0)

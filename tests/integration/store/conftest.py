@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 from psycopg.rows import dict_row
 
 from runner.base.model import Job, JobResult, RunRecord, Verdict
 from runner.extras.boards.store import BoardStore
-from runner.store import HostRecord
+from runner.store import Completion, HostRecord
 from runner.store.clean import to_jsonb
 from runner.store.queries import call
+from tests.integration.store.meter import Meter
 from tests.support.waiting import PATIENCE_S
 
 Db = psycopg.Connection[dict[str, Any]]
@@ -58,22 +58,31 @@ def store(database_url: str) -> Iterator[BoardStore]:
 @pytest.fixture
 def db(database_url: str) -> Iterator[Db]:
     """A plain connection in autocommit mode, as any frontend could have."""
-    with psycopg.Connection[dict[str, Any]].connect(database_url, autocommit=True, row_factory=dict_row) as connection:
+    with Db.connect(database_url, autocommit=True, row_factory=dict_row) as connection:
         yield connection
 
 
 def one(db: Db, query: str, *parameters: object) -> dict[str, Any]:
     """The only row of a query."""
-    rows = db.execute(query.encode(), parameters or None).fetchall()
-    assert len(rows) == 1, rows
-    return rows[0]
+    found = db.execute(query.encode(), parameters or None).fetchall()
+    assert len(found) == 1, found
+    return found[0]
+
+
+def value(db: Db, query: str, *parameters: object) -> Any:  # noqa: ANN401 - a column
+    """The only value of the only row of a query."""
+    (found,) = one(db, query, *parameters).values()
+    return found
+
+
+def rows(db: Db, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+    """The rows of a query."""
+    return [tuple(row.values()) for row in db.execute(query.encode(), parameters or None)]
 
 
 def count(db: Db, schema: str, table: str) -> int:
     """How many rows a table has."""
-    found = db.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(schema, table))).fetchone()
-    assert found is not None
-    return int(found["count"])
+    return int(value(db, f"SELECT count(*) FROM {schema}.{table}"))  # noqa: S608 - names of ours
 
 
 @contextmanager
@@ -112,6 +121,19 @@ def enqueue(
     return int(store.all(_ENQUEUE, submission_id=submission_id, **values)[0]["added"])
 
 
+def _board(name: str, gpus: Sequence[str], changes: Mapping[str, object]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "deadline": datetime.now(UTC) + timedelta(days=1),
+        "task": TASK,
+        "description": "Return the input.",
+        "gpus": gpus or ("CPU",),
+        "templates": {"Python": "def custom_kernel(data): ..."},
+        "extra": None,
+        **changes,
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bench:
     """A store with helpers that make tests short."""
@@ -121,17 +143,11 @@ class Bench:
 
     def board(self, name: str = "identity", *gpus: str, **changes: object) -> int:
         """A leaderboard that closes tomorrow."""
-        settings: dict[str, Any] = {
-            "name": name,
-            "deadline": datetime.now(UTC) + timedelta(days=1),
-            "task": TASK,
-            "description": "Return the input.",
-            "gpus": gpus or ("CPU",),
-            "templates": {"Python": "def custom_kernel(data): ..."},
-            "extra": None,
-            **changes,
-        }
-        return self.store.create_board(**settings)
+        return self.store.create_board(**_board(name, gpus, changes))
+
+    def update_board(self, name: str = "identity", *gpus: str, **changes: object) -> None:
+        """Update a leaderboard to what `board` would make."""
+        self.store.update_board(**_board(name, gpus, changes))
 
     def submit(self, **changes: object) -> int:
         """A valid submission to the board `identity`."""
@@ -178,17 +194,30 @@ class Bench:
         }
         self.store.register_host(HostRecord(**settings))
 
+    def accept(self, job: Job) -> Completion:
+        """Complete a job of mode test."""
+        return self.store.complete(job, result(Verdict.ACCEPTED, run_record()))
+
     def look_again(self) -> None:
         """Let the next claim look for leases of hosts, ends and starts, however lately one has."""
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute("UPDATE runner.sweep SET looked_at = '-infinity'")
+        self._change("UPDATE runner.sweep SET looked_at = '-infinity'")
+
+    def overdue(self) -> bool:
+        """Whether a claim that looks says that something is due."""
+        self.look_again()
+        return self.store.claim(host="h", slots={}, lease_s=60).overdue
 
     def free_secret_jobs(self) -> None:
         """Let secret jobs run beside their public ones."""
+        self._change("UPDATE runner.job SET after_public = false, ready = true WHERE after_public AND state = 'queued'")
+
+    def end_pauses(self) -> None:
+        """Let any host claim at once what has failed."""
+        self._change("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
+
+    def _change(self, statement: str) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(
-                "UPDATE runner.job SET after_public = false, ready = true WHERE after_public AND state = 'queued'"
-            )
+            connection.execute(statement.encode())
 
     def other(self) -> BoardStore:
         """A second store, for another thread."""
@@ -259,6 +288,22 @@ def ranked(job: Job, score_s: float = 2.5e-6, *, passed: bool = True) -> JobResu
     return result(
         Verdict.ACCEPTED, run_record("test"), run_record("benchmark"), run_record("leaderboard", score_s=score_s)
     )
+
+
+#: Statements that hide our tables from autovacuum: a plan that is made anew in between would cost pages.
+_UNTOUCHED = """
+SELECT format('ALTER TABLE %I.%I SET (autovacuum_enabled = off)', schemaname, tablename) AS statement
+FROM pg_tables WHERE schemaname IN ('leaderboard', 'runner')
+"""
+
+
+@pytest.fixture
+def meter(database_url: str) -> Iterator[Meter]:
+    """A connection of its own. Autovacuum leaves our tables alone, so only the test vacuums and analyzes them."""
+    with Db.connect(database_url, autocommit=True, row_factory=dict_row) as connection:
+        for (statement,) in rows(connection, _UNTOUCHED):
+            connection.execute(statement.encode())
+        yield Meter(connection)
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,22 +12,29 @@ import pytest
 from runner.base.errors import NotFoundError, SubmissionError
 from runner.base.model import Job, JobState, Verdict
 from runner.extras.boards.again import Selection
-from tests.integration.store.conftest import Bench, Db, count, enqueue, notes, one, ranked, result, run_record, together
+from tests.integration.store.conftest import (
+    Bench,
+    Db,
+    count,
+    enqueue,
+    notes,
+    ranked,
+    result,
+    rows,
+    run_record,
+    together,
+    value,
+)
 from tests.integration.store.test_queue import words
 
 
-def evaluate(bench: Bench, *gpus: str, host: str = "host-a", score_s: float = 2.5e-6, passed: bool = True) -> Job:
+def evaluate(bench: Bench, *gpus: str, host: str = "host-a", score_s: float = 2.5e-6) -> Job:
     """Claim the next job and complete it."""
     job = bench.claim(*gpus, host=host)
-    outcome = (
-        ranked(job, score_s, passed=passed)
-        if job.mode == "leaderboard"
-        else result(
-            Verdict.ACCEPTED if passed else Verdict.WRONG_ANSWER,
-            run_record("test" if job.mode == "private" else job.mode, passed=passed),
-        )
-    )
-    bench.store.complete(job, outcome)
+    if job.mode == "leaderboard":
+        bench.store.complete(job, ranked(job, score_s))
+    else:
+        bench.accept(job)
     return job
 
 
@@ -64,6 +72,7 @@ def test_the_old_results_count_until_the_new_ones_are_there(bench: Bench, db: Db
     assert (count(db, "leaderboard", "runs"), count(db, "runner", "superseded_run")) == (6, 0)
 
     again = evaluate(bench, host="good", score_s=3e-6)
+    reason = f"replaced by job {again.id}: mended task"
     assert not again.secret
     assert scores(bench) == [("u1", 3e-6)]
     assert (rows_of(db, public), len(rows_of(db, secret)), len(rows_of(db, again))) == ([], 3, 3)
@@ -71,27 +80,23 @@ def test_the_old_results_count_until_the_new_ones_are_there(bench: Bench, db: Db
         "SELECT (jsonb_populate_record(NULL::leaderboard.runs, run)).* FROM runner.superseded_run ORDER BY run_id"
     ).fetchall()
     assert kept == written
-    about = one(db, "SELECT DISTINCT submission_id, job_id, reason FROM runner.superseded_run")
-    assert about == {
-        "submission_id": submission_id,
-        "job_id": public.id,
-        "reason": f"replaced by job {again.id}: mended task",
-    }
+    about = rows(db, "SELECT DISTINCT submission_id, job_id, reason FROM runner.superseded_run")
+    assert about == [(submission_id, public.id, reason)]
 
     evaluate(bench, host="good", score_s=9e-6)
     assert words(db, submission_id) == (True, "active", "succeeded", None)
     assert scores(bench) == [("u1", 3e-6)]
     old, _, new, _ = bench.store.submission(submission_id).jobs
-    assert (old.retired_as, old.retired_reason, old.verdict) == (
-        "replaced",
-        f"replaced by job {again.id}: mended task",
-        Verdict.ACCEPTED,
-    )
+    assert (old.retired_as, old.retired_reason, old.verdict) == ("replaced", reason, Verdict.ACCEPTED)
     assert (new.replaces, new.retired_as, new.host) == (old.id, None, "good")
-    events = db.execute("SELECT kind, job_id, detail FROM runner.event ORDER BY id").fetchall()
-    kinds = [(event["kind"], event["job_id"]) for event in events]
-    assert kinds == [("rerun", 3), ("rerun", 4), ("superseded", old.id), ("superseded", secret.id)]
-    assert events[0]["detail"] == {"replaces": old.id, "reason": "mended task"}
+    events = rows(db, "SELECT kind, job_id, detail FROM runner.event ORDER BY id")
+    assert [event[:2] for event in events] == [
+        ("rerun", 3),
+        ("rerun", 4),
+        ("superseded", old.id),
+        ("superseded", secret.id),
+    ]
+    assert events[0][2] == {"replaces": old.id, "reason": "mended task"}
 
 
 FILTERS: list[tuple[Selection, set[str]]] = [
@@ -122,11 +127,8 @@ def test_a_rerun_chooses_by_board_host_and_type(bench: Bench, db: Db, selection:
     evaluate(bench, "B200_Nebius")
     assert sum(line.jobs for line in bench.store.matching(selection)) == len(expected)
     assert bench.store.rerun(selection) == len(expected)
-    found = db.execute(
-        "SELECT s.file_name FROM leaderboard.submission s JOIN runner.job j ON j.submission_id = s.id"
-        " WHERE j.state = 'queued'"
-    ).fetchall()
-    assert {row["file_name"].removesuffix(".py") for row in found} == expected
+    queued = rows(db, "SELECT file_name FROM runner.status WHERE state = 'queued'")
+    assert {name.removesuffix(".py") for (name,) in queued} == expected
 
 
 def test_a_rerun_chooses_by_the_time_the_evaluation_ended(bench: Bench, db: Db) -> None:
@@ -135,7 +137,7 @@ def test_a_rerun_chooses_by_the_time_the_evaluation_ended(bench: Bench, db: Db) 
     submission_id = ranked_submission(bench)
     db.execute("UPDATE runner.job SET finished_at = '2026-01-01 12:00Z' WHERE NOT secret")
     db.execute("UPDATE runner.job SET finished_at = '2026-01-01 13:00Z' WHERE secret")
-    noon, hour = datetime.fromisoformat("2026-01-01T12:00Z"), timedelta(hours=1)
+    noon, hour = datetime(2026, 1, 1, 12, tzinfo=UTC), timedelta(hours=1)
 
     def jobs(since: datetime | None, until: datetime | None) -> int:
         return sum(line.jobs for line in bench.store.matching(Selection(since=since, until=until)))
@@ -151,22 +153,16 @@ NO_SELECTION = [
     (Selection(leaderboard="nowhere"), "leaderboard 'nowhere' does not exist"),
     (Selection(host="nobody"), "host 'nobody' is not known here"),
     (Selection(gpu_types=("H1000",)), "GPU type 'H1000' is not known here"),
-    (
-        Selection(since=datetime.fromisoformat("2026-01-02T00:00Z"), until=datetime.fromisoformat("2026-01-01T00:00Z")),
-        "is empty",
-    ),
+    (Selection(since=datetime(2026, 1, 2, tzinfo=UTC), until=datetime(2026, 1, 1, tzinfo=UTC)), "is empty"),
 ]
 
 
 def test_a_selection_that_cannot_be_meant_is_refused(bench: Bench) -> None:
     """Nothing at all, unknown names and empty spans are errors, not zero matches; looking first says so as well."""
     for selection, message in NO_SELECTION:
-        with pytest.raises(SubmissionError, match=message):
-            bench.store.matching(selection)
-        with pytest.raises(SubmissionError, match=message):
-            bench.store.rerun(selection)
-        with pytest.raises(SubmissionError, match=message):
-            bench.store.invalidate(selection, reason="x")
+        for act in (bench.store.matching, bench.store.rerun, partial(bench.store.invalidate, reason="x")):
+            with pytest.raises(SubmissionError, match=message):
+                act(selection)
 
 
 def test_unknown_submissions_and_priorities_are_refused(bench: Bench) -> None:
@@ -209,15 +205,12 @@ def test_a_type_that_the_board_no_longer_offers_is_not_evaluated_again(bench: Be
     assert words(db, submission_id)[2] == "succeeded"
 
 
-@pytest.mark.parametrize("mark", ["submission", "job status"])
-def test_what_another_marked_hacked_stays_hacked(bench: Bench, db: Db, mark: str) -> None:
+@pytest.mark.parametrize("marked", ["submission", "submission_job_status"])
+def test_what_another_marked_hacked_stays_hacked(bench: Bench, db: Db, marked: str) -> None:
     """KernelBot's guard and administrators mark submissions; what they marked is not evaluated again."""
     bench.board()
     submission_id = ranked_submission(bench)
-    if mark == "submission":
-        db.execute("UPDATE leaderboard.submission SET status = 'hacked'")
-    else:
-        db.execute("UPDATE leaderboard.submission_job_status SET status = 'hacked'")
+    db.execute(f"UPDATE leaderboard.{marked} SET status = 'hacked'".encode())  # noqa: S608 - tables above
     assert bench.store.rerun(Selection(leaderboard="identity")) == 0
     with pytest.raises(SubmissionError, match="it is marked hacked"):
         bench.store.rerun(Selection(submission_id=submission_id))
@@ -235,18 +228,12 @@ def test_the_mark_of_another_outlives_a_rerun_that_was_on_its_way(bench: Bench, 
     evaluate(bench)
     assert words(db, submission_id)[:2] == (True, "hacked")
     assert scores(bench) == []
-    bench.store.complete(bench_claim_of(bench, "cheat"), result(Verdict.REJECTED, run_record(passed=False)))
-    cheat = one(db, "SELECT max(id) AS id FROM leaderboard.submission")["id"]
+    cheat = bench.submit(user_id="cheat")
+    bench.store.complete(bench.claim(), result(Verdict.REJECTED, run_record(passed=False)))
     assert words(db, cheat)[:3] == (True, "hacked", "hacked")
     bench.store.rerun(Selection(submission_id=cheat))
     evaluate(bench)
     assert words(db, cheat)[:3] == (True, "active", "succeeded"), "our own mark goes with our verdict"
-
-
-def bench_claim_of(bench: Bench, user_id: str) -> Job:
-    """The job of a new submission of this user."""
-    bench.submit(user_id=user_id)
-    return bench.claim()
 
 
 def test_a_finished_submission_stays_closed_to_its_author_while_it_is_evaluated_again(bench: Bench) -> None:
@@ -268,8 +255,7 @@ def test_reruns_let_new_submissions_pass_and_take_turns_among_users(bench: Bench
         evaluate(bench)
     assert bench.store.rerun(Selection(leaderboard="identity")) == 4
     new = bench.submit(user_id="eve")
-    first = bench.claim()
-    assert first.submission_id == new
+    assert bench.claim().submission_id == new
     assert [bench.claim().user_id for _ in range(4)] == ["ann", "bob", "ann", "ann"]
     bench.submit(user_id="ann")
     assert bench.claim().user_id == "ann", "the turns of reruns are not taken from the user's own submissions"
@@ -298,12 +284,9 @@ def test_a_rerun_of_thousands_is_one_call_with_one_wake_up(bench: Bench, db: Db)
     assert bench.store.rerun(Selection(host="bad"), reason="a broken fan") == 4000
     woken = notes(db)
     assert [sorted(note.payload.split(",")) for note in woken] == [["A100", "H100"]]
-    turns = one(
-        db,
-        "SELECT count(DISTINCT turn) AS turns, max(turn) - min(turn) AS span FROM runner.job"
-        " WHERE state = 'queued' AND gpu_type = 'H100'",
-    )
-    assert (turns["turns"], turns["span"]) == (1000, 1998), "one user's evaluations have one turn each"
+    jobs = "FROM runner.job WHERE state = 'queued' AND gpu_type = 'H100'"
+    turns = rows(db, f"SELECT count(DISTINCT turn), max(turn) - min(turn) AS span {jobs}")
+    assert turns == [(1000, 1998)], "one user's evaluations have one turn each"
     assert count(db, "runner", "event") == 4000
     db.execute("UNLISTEN runner_queue; LISTEN runner_events")
     assert bench.store.invalidate(Selection(host="bad"), reason="a broken fan") == 4000
@@ -320,4 +303,4 @@ def test_reruns_that_are_asked_for_at_once_make_the_jobs_once(bench: Bench, db: 
     made = together(6, bench, lambda store, _: store.rerun(Selection(leaderboard="identity")))
     assert max(made, key=str) == 24, made
     assert sum(number for number in made if isinstance(number, int)) == 24
-    assert one(db, "SELECT count(*) FROM runner.job WHERE state = 'queued'")["count"] == 24
+    assert value(db, "SELECT count(*) FROM runner.job WHERE state = 'queued'") == 24

@@ -6,20 +6,16 @@ Nothing is timed. The connection that works has made its plans when there was no
 from __future__ import annotations
 
 import json
-from typing import Any
 
-import psycopg
 from psycopg.rows import dict_row
 
 from runner.store.clean import to_jsonb
 from runner.store.queries import QUERIES
 from runner.store.results import _result
 from tests.integration.store.conftest import Bench, Db
+from tests.integration.store.meter import Meter
 from tests.integration.store.test_batches import found, submit
 from tests.integration.store.test_batches import item as make
-from tests.integration.store.test_plans import Meter, meter
-
-__all__ = ["meter"]
 
 GROUPS = 3_000
 PER_GROUP = 8
@@ -95,7 +91,7 @@ def test_a_large_batch_costs_no_more_than_a_small_one(bench: Bench, db: Db, mete
     db.execute(LOAD.encode())
     done = 100 + GROUPS // 3 * PER_GROUP
     check(meter, bench, done)
-    with psycopg.Connection[dict[str, Any]].connect(bench.url, autocommit=True, row_factory=dict_row) as fresh:
+    with Db.connect(bench.url, autocommit=True, row_factory=dict_row) as fresh:
         check(Meter(fresh), bench, done)
     db.execute("ANALYZE")
     check(meter, bench, done)

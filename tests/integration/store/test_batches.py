@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -14,8 +17,8 @@ from psycopg.rows import dict_row
 from runner.base.errors import StaleAttemptError
 from runner.base.model import GroupJob, Job, JobResult, JobState, Verdict
 from runner.extras.trainers.inside.judge.group import Settings
-from runner.store import Completion, HostRecord, Store
-from tests.integration.store.conftest import Bench, Db, notes, refused
+from runner.store import Completion, Store
+from tests.integration.store.conftest import Bench, Db, count, notes, one, refused, rows, value
 from tests.plugins.postgres import daemon_login
 from tests.support.waiting import PATIENCE_S
 
@@ -83,61 +86,59 @@ def results(db: Db, batch: str = "b", after: int = 0, at_most: int = 1000) -> li
 
 def verdicts(db: Db, batch: str = "b") -> dict[str, str | None]:
     """Verdict by key; every key once."""
-    rows = results(db, batch)
-    assert len({row["key"] for row in rows}) == len(rows)
-    assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
-    return {row["key"]: row["verdict"] for row in rows}
+    page = results(db, batch)
+    assert len({row["key"] for row in page}) == len(page)
+    assert [row["seq"] for row in page] == list(range(1, len(page) + 1))
+    return {row["key"]: row["verdict"] for row in page}
 
 
 def progress(db: Db, batch: str = "b") -> tuple[int, int]:
     """How many items there are, and how many are over."""
-    row = db.execute("SELECT * FROM runner.batch_progress(%s)", (batch,)).fetchone()
-    assert row is not None
+    row = one(db, "SELECT * FROM runner.batch_progress(%s)", batch)
     return row["items"], row["finished"]
 
 
-def no_pause(db: Db) -> None:
-    """Let what waits after a failure be claimed at once, by any host."""
-    db.execute("UPDATE runner.job SET not_before = NULL, avoid_host = NULL, avoid_slot = NULL WHERE state = 'queued'")
-
-
-def work(bench: Bench, db: Db, find: Callable[[Job], JobResult] = found) -> list[Job]:
+def work(bench: Bench, find: Callable[[Job], JobResult] = found) -> list[Job]:
     """Claim and complete until nothing waits; the claimed groups."""
     jobs: list[Job] = []
     while claimed := bench.store.claim(host="host-a", slots={"CPU": 2}, lease_s=60).jobs:
         for job in claimed:
             bench.store.complete(job, find(job))
         jobs += claimed
-        no_pause(db)
+        bench.end_pauses()
     return jobs
+
+
+def age(db: Db) -> None:
+    """Let hours have passed since all batches, and a day since their texts were used."""
+    db.execute("UPDATE runner.batch SET created_at = now() - interval '3 hours' + id * interval '1 minute'")
+    db.execute("UPDATE runner.item_result SET finished_at = now() - interval '2 hours'")
+    db.execute("UPDATE runner.source SET used_at = now() - interval '2 days'")
 
 
 def test_items_of_one_reference_and_settings_are_one_job(bench: Bench, db: Db) -> None:
     """By reference, settings and size of a group, in the order given; texts are stored once."""
     items = [item(n, n // 10) for n in range(20)] + [item(20, 0, settings={"inputs": 3})]
-    rows = submit(db, items)
-    assert [row["key"] for row in rows] == [f"k{n}" for n in range(21)]
-    assert {row["state"] for row in rows} == {"queued"}
-    jobs = work(bench, db)
+    stored = submit(db, items)
+    assert [(row["key"], row["state"]) for row in stored] == [(f"k{n}", "queued") for n in range(21)]
+    jobs = work(bench)
     assert [[c["code"].split("# ")[1] for c in job.task["candidates"]] for job in jobs] == [
         [str(n) for n in range(8)], ["8", "9"], [str(n) for n in range(10, 18)], ["18", "19"], ["20"],
     ]  # fmt: skip
     last = jobs[-1]
+    assert isinstance(last, GroupJob)
+    assert (last.submission_id, last.batch_id, last.mode.ranked) == (None, stored[0]["batch_id"], False)
     assert last.task == {
         "kind": "module",
         "reference": "class Model: pass  # 0",
         "entry_point": "Model",
         "settings": {"inputs": 3},
-        "candidates": [{"id": rows[20]["item_id"], "entry_point": "ModelNew", "code": "class ModelNew: pass  # 20"}],
+        "candidates": [{"id": stored[20]["item_id"], "entry_point": "ModelNew", "code": "class ModelNew: pass  # 20"}],
     }
-    assert isinstance(last, GroupJob)
-    assert last.submission_id is None
-    assert last.batch_id == rows[0]["batch_id"]
-    assert not last.mode.ranked
-    assert db.execute("SELECT count(*) AS n FROM runner.source").fetchone() == {"n": 2 + 21}
+    assert count(db, "runner", "source") == 2 + 21
     assert verdicts(db) == {f"k{n}": "accepted" for n in range(21)}
     assert progress(db) == (21, 21)
-    assert db.execute("SELECT count(*) AS n FROM leaderboard.submission").fetchone() == {"n": 0}
+    assert count(db, "leaderboard", "submission") == 0
 
 
 def test_entry_points_and_settings_of_the_call(bench: Bench, db: Db) -> None:
@@ -148,7 +149,7 @@ def test_entry_points_and_settings_of_the_call(bench: Bench, db: Db) -> None:
         item(3, settings={"inputs": 2}),
     ]
     submit(db, items, settings='{"inputs": 4, "timed_calls": 0}', gpu_type="HOST")
-    jobs = work(bench, db)
+    jobs = work(bench)
     assert [c["entry_point"] for c in jobs[0].task["candidates"]] == ["NetNew", "Fast"]
     assert jobs[0].task["settings"] == {"inputs": 4, "timed_calls": 0}
     assert jobs[1].task["settings"] == {"inputs": 2, "timed_calls": 0}
@@ -159,10 +160,10 @@ def test_a_known_key_runs_once(bench: Bench, db: Db) -> None:
     first = submit(db, [item(1), item(1), item(2)])
     assert first[0]["item_id"] == first[1]["item_id"] != first[2]["item_id"]
     assert submit(db, [item(1)], batch="other") == [first[0]]
-    assert len(work(bench, db)) == 1
+    assert len(work(bench)) == 1
     (again,) = submit(db, [item(1)])
     assert (again["item_id"], again["state"]) == (first[0]["item_id"], "done")
-    assert not work(bench, db)
+    assert not work(bench)
     with refused("KR014", "other content"):
         submit(db, [item(3), item(1, of=5)])
     with pytest.raises(psycopg.Error, match="other content"):
@@ -198,17 +199,14 @@ BAD: tuple[tuple[dict[str, object], str], ...] = (
 def test_a_bad_item_is_invalid_and_harms_no_neighbour(bench: Bench, db: Db) -> None:
     """It has its result at once; the others of its group are evaluated."""
     bad = [{**item(number), **changes} for number, (changes, _) in enumerate(BAD)]
-    rows = submit(db, [item(100), *bad, item(101)])
-    assert [row["state"] for row in rows] == ["queued", *["done"] * len(BAD), "queued"]
+    stored = submit(db, [item(100), *bad, item(101)])
+    assert [row["state"] for row in stored] == ["queued", *["done"] * len(BAD), "queued"]
     assert [(row["key"], row["verdict"], row["result"]["message"]) for row in results(db)] == [
         (f"k{number}", "invalid", sentence) for number, (_, sentence) in enumerate(BAD)
     ]
-    (job,) = work(bench, db)
+    (job,) = work(bench)
     assert len(job.task["candidates"]) == 2
-    assert {key: word for key, word in verdicts(db).items() if word != "invalid"} == {
-        "k100": "accepted",
-        "k101": "accepted",
-    }
+    assert {key for key, word in verdicts(db).items() if word == "accepted"} == {"k100", "k101"}
     assert {row["state"] for row in submit(db, bad)} == {"done"}
 
 
@@ -239,10 +237,9 @@ _VALUES = (
 @pytest.mark.parametrize("name", [*Settings.__dataclass_fields__, "unknown"])
 def test_the_harness_takes_every_setting_that_the_database_takes(db: Db, name: str) -> None:
     """Or all items of a call would be invalid that was not refused."""
-    for value in _VALUES:
-        settings = f'{{"{name}": {value}}}'
-        rows = db.execute("SELECT runner.settings_fault(%s::jsonb) AS fault, %s::jsonb AS given", (settings, settings))
-        (row,) = rows.fetchall()
+    for given in _VALUES:
+        settings = f'{{"{name}": {given}}}'
+        row = one(db, "SELECT runner.settings_fault(%s::jsonb) AS fault, %s::jsonb AS given", settings, settings)
         if row["fault"] is None:
             Settings.from_message(row["given"])
 
@@ -252,23 +249,22 @@ def test_a_bad_call_is_refused_whole(db: Db) -> None:
     for items, changes, code in BAD_CALLS:
         with refused(code):
             submit(db, items, **changes)
-    assert db.execute("SELECT count(*) AS n FROM runner.batch").fetchone() == {"n": 0}
+    assert count(db, "runner", "batch") == 0
 
 
 def test_a_reference_by_its_hash(bench: Bench, db: Db) -> None:
     """A text that is stored need not be sent again."""
     submit(db, [item(1)])
-    row = db.execute("SELECT encode(sha256(convert_to('class Model: pass  # 0', 'UTF8')), 'hex') AS hash").fetchone()
-    assert row is not None
-    named = {"key": "k2", "reference_hash": row["hash"], "candidate": "class ModelNew: pass  # 2"}
+    digest = hashlib.sha256(b"class Model: pass  # 0").hexdigest()
+    named = {"key": "k2", "reference_hash": digest, "candidate": "class ModelNew: pass  # 2"}
     assert submit(db, [named])[0]["state"] == "queued"
-    assert {job.task["reference"] for job in work(bench, db)} == {"class Model: pass  # 0"}
+    assert {job.task["reference"] for job in work(bench)} == {"class Model: pass  # 0"}
 
 
 def test_equal_work_is_answered_from_the_store_where_asked(bench: Bench, db: Db) -> None:
     """Also under other keys, but not what ended by our fault, and not another owner's."""
     submit(db, [item(1), item(2)])
-    work(bench, db, lambda job: found(job, but={"# 2": "internal_error"}))
+    work(bench, lambda job: found(job, but={"# 2": "internal_error"}))
     assert verdicts(db) == {"k1": "accepted", "k2": "internal_error"}
     again = [item(1, key="n1"), item(2, key="n2")]
     assert [row["state"] for row in submit(db, again, batch="c", reuse=True)] == ["done", "queued"]
@@ -282,23 +278,22 @@ def test_only_items_without_a_result_run_again(bench: Bench, db: Db) -> None:
     """Items that are our fault, or that the host left out, within the attempts of their group."""
     submit(db, [item(n) for n in range(1, 5)])
     job = bench.claim()
-    assert bench.store.complete(job, found(job, but={"# 2": "internal_error", "# 3": "missing"})) == Completion(
-        submission_done=False
-    )
+    done = bench.store.complete(job, found(job, but={"# 2": "internal_error", "# 3": "missing"}))
+    assert done == Completion(submission_done=False)
     assert verdicts(db) == {"k1": "accepted", "k4": "accepted"}
-    row = db.execute("SELECT state, failures, not_before > now() AS waits FROM runner.job").fetchone()
-    assert row == {"state": "queued", "failures": 1, "waits": True}
-    no_pause(db)
+    waits = one(db, "SELECT state, failures, not_before > now() AS waits FROM runner.job")
+    assert waits == {"state": "queued", "failures": 1, "waits": True}
+    bench.end_pauses()
     second = bench.claim()
     assert [c["code"][-3:] for c in second.task["candidates"]] == ["# 2", "# 3"]
     bench.store.complete(second, found(second, but={"# 3": "internal_error"}))
-    no_pause(db)
+    bench.end_pauses()
     third = bench.claim()
     bench.store.complete(third, found(third, but={"# 3": "internal_error"}))
     assert verdicts(db) == {"k1": "accepted", "k4": "accepted", "k2": "accepted", "k3": "internal_error"}
     by_key = {row["key"]: row for row in results(db)}
     assert by_key["k3"]["result"]["message"] == "it is internal_error"
-    assert (by_key["k1"]["attempt"], by_key["k2"]["attempt"], by_key["k3"]["attempt"]) == (1, 2, 3)
+    assert [by_key[key]["attempt"] for key in ("k1", "k2", "k3")] == [1, 2, 3]
     assert bench.idle()
 
 
@@ -308,7 +303,7 @@ def test_a_failed_group_ends_all_its_items_once(bench: Bench, db: Db) -> None:
     states = []
     for _ in range(3):
         states.append(bench.store.fail(bench.claim(), error="no engine", report=None, slot="cpu0").state)
-        no_pause(db)
+        bench.end_pauses()
     assert states == [JobState.QUEUED, JobState.QUEUED, JobState.DONE]
     assert verdicts(db) == {"k1": "internal_error", "k2": "internal_error"}
     assert "no engine" in results(db)[0]["result"]["message"]
@@ -329,22 +324,19 @@ def test_a_late_result_is_not_accepted(bench: Bench, db: Db) -> None:
     # The answer to a commit was lost: the same result again is no error.
     assert bench.store.complete(job, found(job)) == Completion(submission_done=False)
     assert verdicts(db) == {"k1": "accepted"}
-    assert db.execute("SELECT count(*) AS n FROM runner.stale_result").fetchone() == {"n": 2}
+    assert count(db, "runner", "stale_result") == 2
 
 
 def test_a_host_writes_results_of_its_own_groups_only(bench: Bench, db: Db, database_url: str) -> None:
     """A result for an item of another group is ignored; another login's host cannot end the attempt."""
     submit(db, [item(1, 1), item(2, 2)])
-    claims = bench.store.claim(host="host-a", slots={"CPU": 2}, lease_s=60)
-    one, two = claims.jobs
-    stolen = [{"id": two.task["candidates"][0]["id"], "verdict": "accepted"}]
-    forged = found(one)
-    bench.store.complete(one, JobResult(**{**vars(forged), "items": (*forged.items, *stolen)}))
+    own, victim = bench.store.claim(host="host-a", slots={"CPU": 2}, lease_s=60).jobs
+    stolen = {"id": victim.task["candidates"][0]["id"], "verdict": "accepted"}
+    bench.store.complete(own, replace(found(own), items=(*found(own).items, stolen)))
     assert verdicts(db) == {"k1": "accepted"}
-    other = Store(daemon_login(database_url), application_name="other host")
-    with pytest.raises(StaleAttemptError):
-        other.complete(two, found(two))
-    other.close()
+    login = daemon_login(database_url)
+    with closing(Store(login, application_name="other host")) as other, pytest.raises(StaleAttemptError):
+        other.complete(victim, found(victim))
     assert verdicts(db) == {"k1": "accepted"}
 
 
@@ -365,8 +357,7 @@ def test_cancelling_ends_what_waits_and_asks_what_runs(bench: Bench, db: Db) -> 
     """Nothing can be added afterwards; a group that finishes all the same keeps its results."""
     submit(db, [item(n, n) for n in range(1, 4)])
     job, other = bench.store.claim(host="host-a", slots={"CPU": 2}, lease_s=60).jobs
-    row = db.execute("SELECT * FROM runner.cancel_batch('b')").fetchone()
-    assert row == {"ended": 1, "running": 2, "left_over": 0}
+    assert one(db, "SELECT * FROM runner.cancel_batch('b')") == {"ended": 1, "running": 2, "left_over": 0}
     assert verdicts(db) == {"k3": None}
     bench.store.complete(job, found(job))
     bench.store.cancelled(other)
@@ -413,16 +404,13 @@ def test_pages_go_on_where_the_last_one_ended(bench: Bench, db: Db) -> None:
     assert [row["key"] for row in first] == ["k0", "k1", "k2"]
     assert [row["key"] for row in results(db, after=first[-1]["seq"])] == ["k3"]
     assert results(db, after=4) == []
-    rows = db.execute("SELECT * FROM runner.batch_results(keys => '{k4,k0,unknown}')").fetchall()
-    assert [(row["key"], row["state"], row["verdict"]) for row in rows] == [
-        ("k4", "queued", None), ("k0", "done", "accepted"),
-    ]  # fmt: skip
+    named = rows(db, "SELECT key, state, verdict FROM runner.batch_results(keys => '{k4,k0,unknown}')")
+    assert named == [("k4", "queued", None), ("k0", "done", "accepted")]
 
 
 def test_a_quota_bounds_what_is_open(bench: Bench, db: Db) -> None:
     """Results make room; other users have their own."""
-    (login,) = db.execute("SELECT session_user::text AS name").fetchall()
-    db.execute("SELECT runner.set_open_items(%s, %s, 3)", (login["name"], login["name"]))
+    db.execute("SELECT runner.set_open_items(session_user, session_user, 3)")
     submit(db, [item(1), item(2, candidate="")])
     with refused("KR052"):
         submit(db, [item(n) for n in range(3, 6)])
@@ -430,7 +418,7 @@ def test_a_quota_bounds_what_is_open(bench: Bench, db: Db) -> None:
     submit(db, [item(3), item(4)], batch="c")
     with pytest.raises(psycopg.Error):
         submit(db, [item(5)], batch="d")
-    work(bench, db)
+    work(bench)
     submit(db, [item(n) for n in range(5, 8)], batch="d")
     assert progress(db, "d") == (3, 0)
 
@@ -451,7 +439,7 @@ def test_a_login_sees_its_own_items_only(bench: Bench, db: Db, database_url: str
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 frontend.execute(f"SELECT FROM runner.{table}".encode())
         submit(frontend, [item(1)])
-        work(bench, db)
+        work(bench)
         assert verdicts(frontend) == verdicts(db) == {"k1": "accepted"}
         assert {row["item_id"] for row in results(frontend)}.isdisjoint(row["item_id"] for row in results(db))
 
@@ -460,16 +448,14 @@ def test_a_frontend_that_holds_a_batch_stops_no_host(bench: Bench, db: Db, datab
     """Its forgotten transaction makes results of that batch wait, and no others."""
     submit(db, [item(1)])
     submit(db, [item(2, 2)], batch="c")
-    one, two = bench.store.claim(host="host-a", slots={"CPU": 2}, lease_s=60).jobs
+    first, second = bench.store.claim(host="host-a", slots={"CPU": 2}, lease_s=60).jobs
     with psycopg.connect(database_url) as holder:
         holder.execute("SELECT runner.cancel_batch('b')")
-        assert bench.store.complete_all([(one, found(one)), (two, found(two))]) == [
-            None,
-            Completion(submission_done=False),
-        ]
+        outcomes = bench.store.complete_all([(first, found(first)), (second, found(second))])
+        assert outcomes == [None, Completion(submission_done=False)]
         assert bench.store.reclaim() == []
         holder.rollback()
-    assert bench.store.complete_all([(one, found(one))]) == [Completion(submission_done=False)]
+    assert bench.store.complete_all([(first, found(first))]) == [Completion(submission_done=False)]
     assert (verdicts(db), verdicts(db, "c")) == ({"k1": "accepted"}, {"k2": "accepted"})
 
 
@@ -487,11 +473,10 @@ def test_a_reader_never_misses_a_result(bench: Bench, db: Db, database_url: str)
         thread.start()
     seen: list[int] = []
     while len(seen) < 200:
+        alive = any(thread.is_alive() for thread in threads)
         page = results(db, after=seen[-1] if seen else 0, at_most=7)
         seen += [row["seq"] for row in page]
-        if not page and not any(thread.is_alive() for thread in threads):
-            page = results(db, after=seen[-1] if seen else 0)
-            seen += [row["seq"] for row in page]
+        if not page and not alive:
             break
     for thread in threads:
         thread.join(PATIENCE_S)
@@ -505,20 +490,18 @@ def test_old_batches_and_unused_texts_are_removed(bench: Bench, db: Db) -> None:
     """Results, items, groups and the batch; texts that another item uses stay."""
     submit(db, [item(1), item(2)], keep="1 hour")
     submit(db, [item(3)], batch="young")
-    work(bench, db)
+    work(bench)
     reap = b"SELECT runner.reap('30 days', 1000)"
     db.execute(reap)
     assert progress(db) == (2, 2)
-    db.execute("UPDATE runner.batch SET created_at = now() - interval '3 hours'")
-    db.execute("UPDATE runner.item_result SET finished_at = now() - interval '2 hours'")
-    db.execute("UPDATE runner.source SET used_at = now() - interval '2 days'")
+    age(db)
     db.execute(reap)
     with refused("KR053"):
         progress(db)
     assert progress(db, "young") == (1, 1)
-    assert db.execute("SELECT count(*) AS n FROM runner.job").fetchone() == {"n": 1}
-    texts = {row["text"] for row in db.execute("SELECT text FROM runner.source").fetchall()}
-    assert texts == {"class Model: pass  # 0", "class ModelNew: pass  # 3"}
+    assert count(db, "runner", "job") == 1
+    texts = rows(db, "SELECT text FROM runner.source ORDER BY 1")
+    assert texts == [("class Model: pass  # 0",), ("class ModelNew: pass  # 3",)]
     # The key is free again.
     assert submit(db, [item(1)])[0]["state"] == "queued"
 
@@ -529,55 +512,47 @@ def test_old_batches_go_in_parts_and_those_that_wait_are_in_nobodys_way(bench: B
         submit(db, [item(1, key=batch)], batch=batch, gpu_type="host", keep="1 hour")
     db.execute("UPDATE runner.job SET ready = false")
     submit(db, [item(number, number) for number in range(5)], keep="1 hour", group_size=1)
-    work(bench, db)
-    db.execute("UPDATE runner.batch SET created_at = now() - interval '3 hours' + id * interval '1 minute'")
-    db.execute("UPDATE runner.item_result SET finished_at = now() - interval '2 hours'")
-    db.execute("UPDATE runner.source SET used_at = now() - interval '2 days'")
+    work(bench)
+    age(db)
     while bench.store.reap(keep_s=30 * 86400.0, limit=2).batches:
         pass
-    assert [row["name"] for row in db.execute("SELECT name FROM runner.batch ORDER BY id")] == ["never", "nor this"]
-    assert db.execute("SELECT count(*) AS n FROM runner.job").fetchone() == {"n": 2}
+    assert rows(db, "SELECT name FROM runner.batch ORDER BY id") == [("never",), ("nor this",)]
+    assert count(db, "runner", "job") == 2
 
 
 def test_a_batch_with_an_open_item_is_kept(bench: Bench, db: Db) -> None:
     """However old it is."""
     submit(db, [item(1), item(2, candidate="")], keep="1 hour")
-    db.execute("UPDATE runner.batch SET created_at = now() - interval '3 hours'")
-    db.execute("UPDATE runner.item_result SET finished_at = now() - interval '2 hours'")
+    age(db)
     db.execute("SELECT runner.reap('30 days', 1000)")
     assert progress(db) == (2, 1)
-    work(bench, db)
+    work(bench)
     assert verdicts(db) == {"k2": "invalid", "k1": "accepted"}
 
 
-def test_one_notification_per_call(db: Db, database_url: str) -> None:
+def test_one_notification_per_call(db: Db) -> None:
     """However many groups there are."""
-    with psycopg.Connection[dict[str, Any]].connect(database_url, autocommit=True, row_factory=dict_row) as listener:
-        listener.execute("LISTEN runner_queue")
-        submit(db, [item(n, n) for n in range(50)])
-        assert [note.payload for note in notes(listener)] == ["CPU"]
-        submit(db, [item(n, n) for n in range(50)])
-        assert notes(listener) == []
+    db.execute("LISTEN runner_queue")
+    submit(db, [item(n, n) for n in range(50)])
+    assert [note.payload for note in notes(db)] == ["CPU"]
+    submit(db, [item(n, n) for n in range(50)])
+    assert notes(db) == []
 
 
-def open_batches(db: Db) -> list[tuple[object, ...]]:
-    """The batches that wait for results, as an operator sees them."""
-    rows = db.execute("SELECT batch, user_id, items, finished FROM runner.open_batch ORDER BY id").fetchall()
-    return [tuple(row.values()) for row in rows]
+#: The batches that wait for results, as an operator sees them.
+OPEN = "SELECT batch, user_id, items, finished FROM runner.open_batch ORDER BY id"
 
 
 def test_operators_see_batches_and_their_groups(bench: Bench, db: Db) -> None:
     """Which attempts failed and how far each batch is; also where the batch has no name."""
-    bench.store.register_host(HostRecord(name="host-a", version="1", slots=[], instance="i", gpu_types=["CPU"]))
+    bench.register("host-a")
     submit(db, [item(n) for n in range(8)], batch="named", user_id="trainer")
     (nameless, *_) = submit(db, [item(8, of=1)], batch=None)
-    owner = db.execute("SELECT session_user").fetchone()
-    assert owner is not None
-    assert open_batches(db) == [("named", "trainer", 8, 0), (str(nameless["batch_id"]), owner["session_user"], 1, 0)]
-    first = bench.claim(host="host-a")
-    bench.store.fail(first, error="no engine", report=None, slot="cpu0")
-    no_pause(db)
+    owner = value(db, "SELECT session_user")
+    assert rows(db, OPEN) == [("named", "trainer", 8, 0), (str(nameless["batch_id"]), owner, 1, 0)]
+    bench.store.fail(bench.claim(), error="no engine", report=None, slot="cpu0")
+    bench.end_pauses()
     (failed,) = bench.store.failed(limit=9)
     assert (failed.batch, failed.submission_id, failed.leaderboard, failed.error) == ("named", None, None, "no engine")
-    work(bench, db)
-    assert open_batches(db) == []
+    work(bench)
+    assert rows(db, OPEN) == []

@@ -12,7 +12,7 @@ from runner.base.model import Job, JobState, Verdict
 from runner.store import Claims, Completion, Ended
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
-from tests.integration.store.conftest import Bench, Db, count, notes, one, refused, result, run_record
+from tests.integration.store.conftest import Bench, Db, count, notes, refused, result, rows, run_record, value
 
 
 def claim(bench: Bench, host: str = "host-a", **slots: int) -> Claims:
@@ -41,9 +41,8 @@ def test_a_claim_says_how_the_host_stands(bench: Bench, db: Db) -> None:
     bench.register("host-b")
     bench.register("host-c", "H100")
     bench.submit()
-    assert claim(bench) == Claims(
-        jobs=(), draining=False, drain_reason=None, registered=True, overdue=False, rivals=None
-    )
+    well = Claims(jobs=(), draining=False, drain_reason=None, registered=True, overdue=False, rivals=None)
+    assert claim(bench) == well
     db.execute("UPDATE runner.host SET last_seen = now() - interval '11 seconds' WHERE name = 'host-a'")
     assert claim(bench).rivals == 2
     assert claim(bench).rivals is None
@@ -53,8 +52,7 @@ def test_a_claim_says_how_the_host_stands(bench: Bench, db: Db) -> None:
     bench.store.unregister_host("host-a", instance="host-a")
     assert not claim(bench).registered
     bench.claim(host="host-b", lease_s=-1)
-    bench.look_again()
-    assert claim(bench).overdue
+    assert bench.overdue()
 
 
 def test_two_daemons_cannot_go_by_one_name(bench: Bench, db: Db) -> None:
@@ -83,13 +81,13 @@ def test_how_often_a_job_is_tried_again_is_set_for_the_queue(bench: Bench, db: D
     bench.board()
     bench.register("host-a")
     bench.store.set_retry(max_attempts=4, pause_s=100, pause_max_s=150, max_lost_leases=2, max_unanswered_claims=1)
-    pause = "SELECT extract(epoch FROM not_before - now())::float8 AS pause_s FROM runner.job ORDER BY id DESC LIMIT 1"
+    pause = "SELECT extract(epoch FROM not_before - now())::float8 FROM runner.job ORDER BY id DESC LIMIT 1"
     bench.submit()
     pauses_s = []
     for _ in range(3):
         assert bench.store.fail(bench.claim(), error="x", report=None, slot="cpu0").state is JobState.QUEUED
-        pauses_s.append(one(db, pause)["pause_s"])
-        db.execute("UPDATE runner.job SET not_before = now(), avoid_until = now()")
+        pauses_s.append(value(db, pause))
+        bench.end_pauses()
     assert pauses_s == pytest.approx([100, 150, 150], rel=0.5)
     assert pauses_s[0] <= 100 < pauses_s[1]
     assert bench.store.fail(bench.claim(), error="x", report=None, slot="cpu0").state is JobState.DONE
@@ -97,8 +95,7 @@ def test_how_often_a_job_is_tried_again_is_set_for_the_queue(bench: Bench, db: D
     ends = []
     for _ in range(3):
         bench.claim()
-        (taken,) = bench.store.recover(host="host-a", keep=())
-        ends.append(taken.state)
+        ends += [taken.state for taken in bench.store.recover(host="host-a", keep=())]
     assert ends == [JobState.QUEUED, JobState.QUEUED, JobState.DONE]
 
 
@@ -142,13 +139,12 @@ def test_every_cause_is_kept(bench: Bench, db: Db) -> None:
     (taken,) = bench.store.reclaim()
     assert (taken.state, taken.gpu_type, taken.secret, taken.submission_done) == (JobState.QUEUED, "CPU", False, False)
     bench.store.release(bench.claim(), reason="drained")
-    causes = one(db, "SELECT causes FROM runner.job")["causes"]
+    causes = value(db, "SELECT causes FROM runner.job")
     assert [(cause["attempt"], cause["host"], cause["slot"], cause["kind"], cause["error"]) for cause in causes] == [
         (1, "host-a", "cpu0", "fail", "no disk"),
         (2, "host-b", None, "reclaim", "host host-b did not renew its lease"),
     ]
-    events = db.execute("SELECT kind, attempt, host FROM runner.event ORDER BY id").fetchall()
-    assert [tuple(event.values()) for event in events] == [
+    assert rows(db, "SELECT kind, attempt, host FROM runner.event ORDER BY id") == [
         ("failed", 1, "host-a"),
         ("reclaimed", 2, "host-b"),
         ("released", 3, "host-a"),
@@ -156,8 +152,8 @@ def test_every_cause_is_kept(bench: Bench, db: Db) -> None:
     db.execute("UPDATE runner.retry SET max_attempts = 100")
     for _ in range(30):
         fail(bench, db, bench.claim())
-        db.execute("UPDATE runner.job SET avoid_until = now()")
-    causes = one(db, "SELECT causes FROM runner.job")["causes"]
+        bench.end_pauses()
+    causes = value(db, "SELECT causes FROM runner.job")
     assert (len(causes), causes[-1]["attempt"]) == (20, 33)
 
 
@@ -250,13 +246,9 @@ def test_a_name_that_another_daemon_has_taken_serves_its_owner_only(bench: Bench
     states = bench.store.heartbeat(host="host-a", lease_s=600, held=keys, instance="first")
     assert [state.ours for state in states] == [False, False]
     assert bench.store.recover(host="host-a", keep=(), instance="first") == []
-    found = one(
-        db,
-        "SELECT (SELECT now() - last_seen > interval '29 seconds' FROM runner.host) AS silent,"
-        " (SELECT max(lease_expires_at) < now() + interval '61 seconds' FROM runner.job) AS renewed_by_nobody,"
-        " (SELECT count(*) FROM runner.job WHERE state = 'running') AS running",
-    )
-    assert found == {"silent": True, "renewed_by_nobody": True, "running": 2}
+    assert value(db, "SELECT now() - last_seen > interval '29 seconds' FROM runner.host"), "it does not look alive"
+    renewed = "SELECT max(lease_expires_at) > now() + interval '61 seconds', count(*) FROM runner.job"
+    assert rows(db, f"{renewed} WHERE state = 'running'") == [(False, 2)]
     assert bench.store.claim(host="host-a", slots={}, lease_s=60, instance="second").registered
     assert [back.job_id for back in bench.store.recover(host="host-a", keep=keys[1:], instance="second")] == [held.id]
 
@@ -298,9 +290,8 @@ def test_a_job_that_cannot_be_read_spoils_no_other(bench: Bench, db: Db, odd: st
         claims = claim(bench, CPU=2)
     assert claims.unreadable == ()
     assert ended == Ended(state=JobState.DONE, submission_done=True)
-    found = one(db, "SELECT verdict, error FROM runner.job WHERE submission_id = %s", unreadable)
-    assert found["verdict"] == "internal_error"
-    assert cause in found["error"]
+    ((verdict, error),) = rows(db, "SELECT verdict, error FROM runner.job WHERE submission_id = %s", unreadable)
+    assert (verdict, cause in error) == ("internal_error", True)
 
 
 def test_a_result_given_twice_in_one_batch_is_written_once(bench: Bench, db: Db) -> None:
@@ -311,7 +302,7 @@ def test_a_result_given_twice_in_one_batch_is_written_once(bench: Bench, db: Db)
     committed = Completion(submission_done=True)
     given = [(jobs[0], accepted), (jobs[1], accepted), (jobs[0], wrong), (jobs[0], accepted)]
     assert bench.store.complete_all(given) == [committed, committed, None, None]
-    assert db.execute("SELECT verdict FROM runner.job").fetchall() == [{"verdict": "accepted"}] * 2
+    assert rows(db, "SELECT verdict FROM runner.job") == [("accepted",)] * 2
     assert (count(db, "leaderboard", "runs"), count(db, "runner", "stale_result")) == (2, 0)
     stale, again = bench.store.complete_all([(jobs[0], wrong)] * 2)
     assert isinstance(stale, StaleAttemptError)
@@ -334,7 +325,7 @@ def test_what_no_daemon_sends_is_not_stored(bench: Bench, db: Db, changes: dict[
     given["runs"][0] |= changes
     with refused("KR028", says):
         db.execute("SELECT FROM runner.complete(%s)", (to_jsonb([given]),))
-    assert one(db, "SELECT state FROM runner.job WHERE id = %s", job.id)["state"] == "running"
+    assert value(db, "SELECT state FROM runner.job WHERE id = %s", job.id) == "running"
 
 
 def test_a_job_that_no_host_begins_in_time_is_cancelled(bench: Bench, db: Db) -> None:
@@ -347,18 +338,12 @@ def test_a_job_that_no_host_begins_in_time_is_cancelled(bench: Bench, db: Db) ->
     assert begun.submission_id == late
     assert (claim(bench, H100=0).overdue, bench.store.reclaim()) == (False, [])
     db.execute("UPDATE runner.job SET expires_at = now() - interval '1 s' WHERE expires_at IS NOT NULL")
-    bench.look_again()
-    assert claim(bench, A100=0).overdue
+    assert bench.overdue()
     (ended,) = bench.store.reclaim()
-    assert (ended.submission_id, ended.gpu_type, ended.state, ended.submission_done) == (
-        late,
-        "H100",
-        JobState.CANCELLED,
-        False,
-    )
-    bench.look_again()
-    assert not claim(bench, A100=0).overdue
+    facts = (ended.submission_id, ended.gpu_type, ended.state, ended.submission_done)
+    assert facts == (late, "H100", JobState.CANCELLED, False)
+    assert not bench.overdue()
     assert "no host began it by" in str(bench.store.submission(late).jobs[1].error)
-    assert bench.store.complete(begun, result(Verdict.ACCEPTED, run_record())).submission_done
+    assert bench.accept(begun).submission_done
     assert bench.claim("A100").submission_id == kept
-    assert one(db, "SELECT count(*) FROM runner.job WHERE expires_at IS NOT NULL")["count"] == 0
+    assert rows(db, "SELECT id FROM runner.job WHERE expires_at IS NOT NULL") == []

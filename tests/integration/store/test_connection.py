@@ -17,7 +17,7 @@ from runner.store.migrate import migrate
 from runner.store.probe import probe
 from runner.store.queries import Query
 from tests.chaos.server import Server
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 Connection = psycopg.Connection[dict[str, object]]
 
@@ -38,21 +38,26 @@ def make_link(empty_database_url: str) -> Iterator[Callable[..., Link]]:
 
 def scalar(link: Link, statement: bytes) -> object:
     """The one value of a statement."""
+    ((found,),) = (row.values() for row in link.all(Query(name="it", sql=statement)))
+    return found
+
+
+def run(link: Link, *statements: bytes) -> None:
+    """Run statements, each by itself."""
     with link.open() as connection:
-        found = connection.execute(statement).fetchone()
-    assert found is not None
-    return next(iter(found.values()))
+        for statement in statements:
+            connection.execute(statement)
+
+
+def set_for_all(link: Link, setting: str) -> None:
+    """A setting of the database, for sessions that begin later."""
+    name = scalar(link, b"SELECT format('%I', current_database())")
+    run(link, f"ALTER DATABASE {name} SET {setting}".encode())
 
 
 def test_locking_does_not_depend_on_the_servers_default(make_link: Callable[..., Link]) -> None:
     """A database whose default isolation is another one is used at READ COMMITTED all the same."""
-    admin = make_link()
-    scalar(admin, b"SELECT set_config('x.y', 'z', false)")
-    with admin.open() as connection:
-        connection.execute(
-            b"DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = ''serializable''',"
-            b" current_database()); END $$"
-        )
+    set_for_all(make_link(), "default_transaction_isolation = 'serializable'")
     assert scalar(make_link(), b"SHOW transaction_isolation") == "read committed"
 
 
@@ -66,8 +71,7 @@ def test_a_terminated_connection_is_an_outage_and_comes_back(make_link: Callable
     """The call that meets it fails; the next one is on a new connection."""
     link, other = make_link(), make_link()
     pid = scalar(link, b"SELECT pg_backend_pid()")
-    with other.open() as connection:
-        connection.execute(b"SELECT pg_terminate_backend(%s)", (pid,))
+    run(other, f"SELECT pg_terminate_backend({pid})".encode())
     with pytest.raises(DatabaseUnavailableError, match="terminating connection"):
         scalar(link, b"SELECT 1")
     assert scalar(link, b"SELECT 1") == 1
@@ -76,18 +80,11 @@ def test_a_terminated_connection_is_an_outage_and_comes_back(make_link: Callable
 def test_a_server_turned_read_only_is_an_outage(make_link: Callable[..., Link]) -> None:
     """As a failover or a full disk leaves it: a write meets it on an open connection, a new one is refused."""
     link, admin = make_link(writes=True), make_link()
-    with link.open() as connection:
-        connection.execute(b"CREATE TABLE t (x int)")
-    with link.open() as connection:
-        connection.execute(b"SET default_transaction_read_only = on")
-    with pytest.raises(DatabaseUnavailableError, match="read-only transaction"), link.open() as connection:
-        connection.execute(b"INSERT INTO t VALUES (1)")
+    run(link, b"CREATE TABLE t (x int)", b"SET default_transaction_read_only = on")
+    with pytest.raises(DatabaseUnavailableError, match="read-only transaction"):
+        run(link, b"INSERT INTO t VALUES (1)")
     assert scalar(link, b"SHOW transaction_read_only") == "off", "on another connection"
-    with admin.open() as connection:
-        connection.execute(
-            b"DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on',"
-            b" current_database()); END $$"
-        )
+    set_for_all(admin, "default_transaction_read_only = on")
     with pytest.raises(DatabaseUnavailableError, match="read-only"):
         scalar(make_link(writes=True), b"SELECT 1")
     # A frontend may read from it.
@@ -102,11 +99,12 @@ def test_after_a_failover_the_other_address_is_used() -> None:
             connection.execute(b"SET default_transaction_read_only = off")
             connection.execute(b"ALTER SYSTEM SET default_transaction_read_only = " + word)
             connection.execute(b"SELECT pg_reload_conf()")
-        for _ in range(3000):
+
+        def reloaded() -> bool:
             with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
-                if connection.execute(b"SHOW default_transaction_read_only").fetchone() == (word.decode(),):
-                    return
-        raise AssertionError("never reloaded")
+                return connection.execute(b"SHOW default_transaction_read_only").fetchone() == (word.decode(),)
+
+        wait_until(reloaded, "the server has reloaded its settings")
 
     with Server() as first, Server() as second:
         first.start()
@@ -134,9 +132,7 @@ def test_after_a_failover_the_other_address_is_used() -> None:
 def test_the_victim_of_a_deadlock_is_run_again(make_link: Callable[..., Link]) -> None:
     """Two transactions lock two rows in opposite order: both are done in the end."""
     admin = make_link()
-    with admin.open() as connection:
-        connection.execute(b"CREATE TABLE t (id int PRIMARY KEY, n int)")
-        connection.execute(b"INSERT INTO t VALUES (1, 0), (2, 0)")
+    run(admin, b"CREATE TABLE t (id int PRIMARY KEY, n int)", b"INSERT INTO t VALUES (1, 0), (2, 0)")
     both = threading.Barrier(2)
     runs: list[int] = []
 
@@ -193,11 +189,9 @@ def test_a_prepared_statement_that_is_gone_is_prepared_again(
 def test_a_lock_timeout_keeps_the_connection(make_link: Callable[..., Link]) -> None:
     """Another connection would have to wait just as long."""
     holder, link = make_link(), make_link(writes=True)
-    with holder.open() as connection:
-        connection.execute(b"CREATE TABLE t (x int)")
+    run(holder, b"CREATE TABLE t (x int)")
     pid = scalar(link, b"SELECT pg_backend_pid()")
-    with link.open() as connection:
-        connection.execute(b"SET lock_timeout = '10ms'")
+    run(link, b"SET lock_timeout = '10ms'")
     with holder.transaction() as connection:
         connection.execute(b"LOCK TABLE t")
         with pytest.raises(DatabaseUnavailableError, match="lock timeout"):

@@ -10,7 +10,7 @@ import pytest
 
 from runner.base.model import Demand, Job, JobResult, TimingAssurance, Verdict
 from runner.extras.boards.again import Selection
-from tests.integration.store.conftest import Bench, Db, one, refused, result, run_record
+from tests.integration.store.conftest import Bench, Db, one, refused, result, rows, run_record, value
 from tests.support.jobs import of_submission
 
 SCORE_S = 2.5e-6
@@ -35,20 +35,18 @@ def found(job: Job, timing: str, *, score_s: float = SCORE_S, correctness: str =
     return result(Verdict.ACCEPTED, run_record("test"), leaderboard)
 
 
-def evaluate(
-    bench: Bench, timing: str, *, correctness: str = "judge", score_s: float = SCORE_S, **changes: object
-) -> int:
+def evaluate(bench: Bench, timing: str, *, user_id: str = "u1", **found: Any) -> int:  # noqa: ANN401 - as `found` takes
     """A ranked submission whose two jobs have been evaluated."""
-    submission_id = bench.submit(**{"mode": "leaderboard", **changes})
-    finish(bench, timing, correctness=correctness, score_s=score_s)
+    submission_id = bench.submit(mode="leaderboard", user_id=user_id)
+    finish(bench, timing, **found)
     return submission_id
 
 
-def finish(bench: Bench, timing: str, *, correctness: str = "judge", score_s: float = SCORE_S) -> None:
+def finish(bench: Bench, timing: str, **changes: Any) -> None:  # noqa: ANN401 - as `found` takes
     """Ends both jobs that wait."""
     for _ in range(2):
         job = bench.claim()
-        bench.store.complete(job, found(job, timing, correctness=correctness, score_s=score_s))
+        bench.store.complete(job, found(job, timing, **changes))
 
 
 def ranked(bench: Bench) -> list[tuple[str, str, str]]:
@@ -58,22 +56,19 @@ def ranked(bench: Bench) -> list[tuple[str, str, str]]:
 
 def scores(db: Db) -> list[Decimal]:
     """What KernelBot's own query ranks."""
-    return [row["score"] for row in db.execute(KERNELBOT.encode()).fetchall()]
+    return [score for (score,) in rows(db, KERNELBOT)]
 
 
 def status(db: Db, submission_id: int) -> dict[str, Any]:
     """What the status says of a time."""
-    return one(
-        db,
-        "SELECT verdict, job_status, score, timing, correctness, unranked FROM runner.status WHERE submission_id = %s",
-        submission_id,
-    )
+    columns = "verdict, job_status, score, timing, correctness, unranked"
+    return one(db, f"SELECT {columns} FROM runner.status WHERE submission_id = %s", submission_id)  # noqa: S608
 
 
 def demand(db: Db, *arguments: object) -> int:
     """Calls the function as a frontend would."""
     marks = ", ".join(["%s"] * len(arguments))
-    return int(one(db, f"SELECT runner.set_demand({marks}) AS changed", *arguments)["changed"])
+    return int(value(db, f"SELECT runner.set_demand({marks})", *arguments))
 
 
 def test_a_board_that_demands_nothing_ranks_every_time_and_says_what_each_is_worth(bench: Bench, db: Db) -> None:
@@ -154,9 +149,7 @@ def test_another_demand_holds_for_the_scores_that_are_there(bench: Bench, db: Db
     assert scores(db) == before
     assert len(ranked(bench)) == 4
     assert status(db, 1)["unranked"] is None
-    assert one(
-        db, "SELECT count(*) AS n FROM leaderboard.runs WHERE system_info #> '{runner,unranked}' IS NOT NULL"
-    ) == {"n": 0}
+    assert rows(db, "SELECT id FROM leaderboard.runs WHERE system_info #> '{runner,unranked}' IS NOT NULL") == []
 
 
 def test_what_did_not_rank_can_be_evaluated_again_and_taken_out(bench: Bench, db: Db) -> None:
@@ -210,17 +203,8 @@ def test_a_setting_that_is_not_given_stays(bench: Bench, db: Db) -> None:
     demand(db, "identity", "audited")
     demand(db, "identity", None, 0.25)
     expected = Demand(timing=TimingAssurance.AUDITED, tolerance=0.25)
-    view = bench.store.board("identity")
-    bench.store.update_board(
-        name="identity",
-        deadline=view.deadline,
-        task=view.task,
-        description="New.",
-        gpus=view.gpus,
-        templates={},
-        extra=view.extra,
-    )
-    assert (bench.store.board("identity").demand, bench.store.board("identity").extra) == (expected, view.extra)
+    bench.update_board(extra={"harness": "program"}, description="New.")
+    assert bench.store.board("identity").demand == expected
     assert [line.demand for line in bench.store.boards()] == [expected]
     assert demand(db, "identity", None, 0.5) == 0
     assert bench.store.board("identity").demand.tolerance == 0.5

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import psycopg
 import pytest
 
 from runner.base.model import JobResult, SubmissionJob, Verdict
 from runner.store import Completion
-from tests.integration.store.conftest import Bench, ranked, result, run_record
+from tests.integration.store.conftest import Bench, Db, ranked, result, rows, run_record
 
-Db = psycopg.Connection[dict[str, Any]]
 REFUSED = result(Verdict.COMPILE_ERROR, run_record(passed=False))
 
 
@@ -35,6 +33,13 @@ def check(
     return bench.store.take_check(host=host, gpu_types=[gpu_type], instance=instance or host)
 
 
+def given(bench: Bench, db: Db) -> SubmissionJob:
+    """The job that a host gets; there is one."""
+    job = check(bench, db)
+    assert job is not None
+    return job
+
+
 def commit(bench: Bench, job: SubmissionJob, host: str = "host-a", outcome: JobResult = REFUSED) -> Completion | None:
     """Tell what a check has seen."""
     return bench.store.complete_waiting(job, outcome, host=host, instance=host)
@@ -43,12 +48,8 @@ def commit(bench: Bench, job: SubmissionJob, host: str = "host-a", outcome: JobR
 def test_a_job_is_given_as_a_claim_gives_it_and_goes_on_waiting(waiting: Bench, db: Db) -> None:
     """All that an evaluation needs, and no change of what others see; the claim has the same attempt."""
     submission_id = waiting.submit()
-    job = check(waiting, db)
-    assert job is not None
-    assert db.execute("SELECT state, started_at FROM runner.job WHERE id = %s", (job.id,)).fetchone() == {
-        "state": "queued",
-        "started_at": None,
-    }
+    job = given(waiting, db)
+    assert rows(db, "SELECT state, started_at FROM runner.job WHERE id = %s", job.id) == [("queued", None)]
     claimed = waiting.claim_of(submission_id)
     assert {**vars(claimed), "started_at": job.started_at} == vars(job)
 
@@ -58,8 +59,8 @@ def test_each_job_is_given_once_in_the_order_of_claims(waiting: Bench, db: Db) -
     many = [waiting.submit(user_id="many", priority=0) for _ in range(3)]
     one = waiting.submit(user_id="one")
     hosts = ["host-a", "host-b", "host-a", "host-b", "host-a"]
-    given = [check(waiting, db, host) for host in hosts]
-    order = [None if job is None else job.submission_id for job in given]
+    jobs = [check(waiting, db, host) for host in hosts]
+    order = [None if job is None else job.submission_id for job in jobs]
     assert order == [*sorted([many[0], one]), many[1], many[2], None]
 
 
@@ -88,8 +89,7 @@ def test_a_secret_job_whose_public_one_has_run_is_not_given(waiting: Bench, db: 
     ranked_id, private_id = waiting.submit(mode="leaderboard"), waiting.submit(mode="private")
     public = waiting.claim_of(ranked_id)
     waiting.store.complete(public, ranked(public))
-    job = check(waiting, db)
-    assert job is not None
+    job = given(waiting, db)
     assert job.submission_id == private_id
     assert check(waiting, db) is None
 
@@ -97,20 +97,15 @@ def test_a_secret_job_whose_public_one_has_run_is_not_given(waiting: Bench, db: 
 def test_a_result_ends_the_job_as_a_run_of_it_would(waiting: Bench, db: Db) -> None:
     """Verdict, rows and the submission's last word; the secret job ends with it, and a repeated result is none."""
     submission_id = waiting.submit(mode="leaderboard")
-    job = check(waiting, db)
-    assert job is not None
-    completion = commit(waiting, job)
-    assert completion == Completion(submission_done=True)
-    rows = db.execute(
-        "SELECT state, verdict, attempt, host, lease_owner FROM runner.job WHERE submission_id = %s ORDER BY id",
-        (submission_id,),
-    ).fetchall()
-    assert [tuple(row.values()) for row in rows] == [
+    job = given(waiting, db)
+    assert commit(waiting, job) == Completion(submission_done=True)
+    jobs = "SELECT state, verdict, attempt, host, lease_owner FROM runner.job WHERE submission_id = %s ORDER BY id"
+    assert rows(db, jobs, submission_id) == [
         ("done", "compile_error", 1, "host-a", None),
         ("done", "compile_error", 0, None, None),
     ]
-    runs = db.execute("SELECT mode, passed FROM leaderboard.runs WHERE submission_id = %s", (submission_id,))
-    assert [tuple(row.values()) for row in runs] == [("test", False)]
+    runs = "SELECT mode, passed FROM leaderboard.runs WHERE submission_id = %s"
+    assert rows(db, runs, submission_id) == [("test", False)]
     assert commit(waiting, job) is None
     assert waiting.idle()
 
@@ -119,19 +114,17 @@ def test_a_result_of_another_submission_is_not_written(waiting: Bench, db: Db) -
     """The job goes on waiting, and no host has it."""
     other = waiting.submit()
     submission_id = waiting.submit(user_id="u2")
-    job = check(waiting, db)
-    assert job is not None
+    job = given(waiting, db)
     mixed = replace(job, submission_id=other if job.submission_id == submission_id else submission_id)
     assert commit(waiting, mixed) is None
-    assert db.execute("SELECT state FROM runner.job WHERE id = %s", (job.id,)).fetchone() == {"state": "queued"}
+    assert rows(db, "SELECT state FROM runner.job WHERE id = %s", job.id) == [("queued",)]
 
 
 @pytest.mark.parametrize("faster", ["claim", "claim that came back", "cancel", "delete", "name taken"])
 def test_what_was_faster_counts(waiting: Bench, db: Db, faster: str) -> None:
     """A check that comes too late writes nothing."""
     submission_id = waiting.submit()
-    job = check(waiting, db)
-    assert job is not None
+    job = given(waiting, db)
     match faster:
         case "claim":
             waiting.claim_of(submission_id)
@@ -143,16 +136,15 @@ def test_what_was_faster_counts(waiting: Bench, db: Db, faster: str) -> None:
             db.execute("SELECT runner.delete_submission(%s)", (submission_id,))
         case "name taken":
             db.execute("UPDATE runner.host SET instance = 'other' WHERE name = 'host-a'")
-    before = db.execute("SELECT * FROM runner.job ORDER BY id").fetchall()
+    before = rows(db, "SELECT * FROM runner.job ORDER BY id")
     assert commit(waiting, job) is None
-    assert db.execute("SELECT * FROM runner.job ORDER BY id").fetchall() == before
+    assert rows(db, "SELECT * FROM runner.job ORDER BY id") == before
 
 
 def test_nothing_waits_for_a_lock(waiting: Bench, db: Db) -> None:
     """The claiming thread of a daemon asks: a held job is passed over, and a result of it is not written."""
     held, free = waiting.submit(), waiting.submit(user_id="other")
-    job = check(waiting, db)
-    assert job is not None
+    job = given(waiting, db)
     for lock in ("SELECT FROM runner.job WHERE id = %s FOR UPDATE", "SELECT FROM leaderboard.submission FOR UPDATE"):
         with psycopg.connect(waiting.url) as holder:
             holder.execute(lock.encode(), (job.id,) if "%s" in lock else None)

@@ -8,24 +8,19 @@ from typing import Any
 import pytest
 
 from runner.base.model import JobState, Verdict
-from tests.integration.store.conftest import Bench, Db, ranked, result
+from tests.integration.store.conftest import Bench, Db, one, ranked, result, rows
 
 
 def jobs(db: Db, submission_id: int) -> list[tuple[Any, ...]]:
     """(secret, state, verdict, attempt) of each job, in order."""
-    found = db.execute(
-        "SELECT secret, state, verdict, attempt FROM runner.job WHERE submission_id = %s ORDER BY id", (submission_id,)
-    )
-    return [tuple(row.values()) for row in found]
+    query = "SELECT secret, state, verdict, attempt FROM runner.job WHERE submission_id = %s ORDER BY id"
+    return rows(db, query, submission_id)
 
 
 def words(db: Db, submission_id: int) -> tuple[Any, ...]:
     """(done, job status, error, verdict) as frontends see them."""
-    row = db.execute(
-        "SELECT done, job_status, error, verdict FROM runner.status WHERE submission_id = %s", (submission_id,)
-    ).fetchone()
-    assert row is not None
-    return tuple(row.values())
+    query = "SELECT done, job_status, error, verdict FROM runner.status WHERE submission_id = %s"
+    return tuple(one(db, query, submission_id).values())
 
 
 def test_what_is_not_accepted_ends_its_secret_job_in_the_same_commit(bench: Bench, db: Db) -> None:
@@ -82,8 +77,7 @@ def test_a_secret_job_does_not_expire_beside_its_public_one(bench: Bench, db: Db
     bench.board()
     submission_id = bench.submit(mode="leaderboard", expires_at=datetime.now(UTC) + timedelta(hours=1))
     public = bench.claim()
-    found = db.execute("SELECT expires_at FROM runner.job WHERE expires_at IS NOT NULL").fetchall()
-    assert found == []
+    assert rows(db, "SELECT expires_at FROM runner.job WHERE expires_at IS NOT NULL") == []
     bench.store.complete(public, ranked(public))
     assert bench.claim_of(submission_id).secret
 
@@ -94,11 +88,9 @@ def test_a_start_time_is_that_of_both(bench: Bench, db: Db) -> None:
     submission_id = bench.submit(mode="leaderboard", start_at=datetime.now(UTC) + timedelta(hours=1))
     assert bench.idle()
     db.execute("UPDATE runner.job SET not_before = now() - interval '1 s' WHERE not_before IS NOT NULL")
-    bench.look_again()
-    assert bench.store.claim(host="host-a", slots={}, lease_s=60).overdue
+    assert bench.overdue()
     bench.store.reclaim()
-    bench.look_again()
-    assert not bench.store.claim(host="host-a", slots={}, lease_s=60).overdue
+    assert not bench.overdue()
     public = bench.claim()
     assert bench.idle()
     bench.store.complete(public, ranked(public))
@@ -130,9 +122,5 @@ def test_gpu_types_do_not_wait_for_each_other(bench: Bench, db: Db) -> None:
     assert bench.idle("A100")
     assert not bench.store.complete(slow, ranked(slow, passed=False)).submission_done
     assert bench.store.complete(secret, ranked(secret)).submission_done
-    assert {job[:3] for job in jobs(db, submission_id)} == {
-        (False, "done", "accepted"),
-        (True, "done", "accepted"),
-        (False, "done", "wrong_answer"),
-        (True, "done", "wrong_answer"),
-    }
+    ends = {(secret, "done", verdict) for secret in (False, True) for verdict in ("accepted", "wrong_answer")}
+    assert {job[:3] for job in jobs(db, submission_id)} == ends

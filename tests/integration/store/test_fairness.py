@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 
 from runner.base.model import Job
-from tests.integration.store.conftest import CODE, Bench, Db, ranked
-from tests.integration.store.test_plans import AGED
+from tests.integration.store.conftest import CODE, Bench, Db, ranked, rows, value
+from tests.integration.store.meter import AGED
 
 
 class Queue:
@@ -149,34 +149,35 @@ def test_gpu_types_have_their_own_turns(bench: Bench, db: Db) -> None:
         bench.claim("A100")
     bench.submit(gpu_types=["H100"], user_id="b")
     bench.submit(gpu_types=["H100"], user_id="a")
-    turns = db.execute("SELECT turn FROM runner.job WHERE gpu_type = 'H100'").fetchall()
-    assert [row["turn"] for row in turns] == [0, 0]
+    assert rows(db, "SELECT turn FROM runner.job WHERE gpu_type = 'H100'") == [(0,), (0,)]
 
 
 def turns(db: Db, user: str) -> list[int]:
     """The turns of a user's jobs, in the order they were made."""
-    return [row["turn"] for row in db.execute("SELECT turn FROM runner.job WHERE user_id = %s ORDER BY id", (user,))]
+    return [turn for (turn,) in rows(db, "SELECT turn FROM runner.job WHERE user_id = %s ORDER BY id", user)]
 
 
 def test_turns_are_taken_in_sequence(queue: Queue, db: Db) -> None:
     """One of each round after the user's last job, or after the class's; a newcomer's first is ahead of its round."""
     queue.submit("a", 4)
     assert turns(db, "a") == [0, 2, 4, 6]
-    take = "SELECT runner.take_turns('a', 'CPU', 0, %s) AS turn"
-    assert db.execute(take, (3,)).fetchall() == [{"turn": 8}]
+
+    def take(user: str, number: int = 1) -> int:
+        return int(value(db, "SELECT runner.take_turns(%s, 'CPU', 0, %s)", user, number))
+
+    assert take("a", 3) == 8
     db.execute("UPDATE runner.job SET turn = 12 WHERE turn = 6")
-    assert db.execute(take, (1,)).fetchall() == [{"turn": 14}], "after the last of several"
+    assert take("a") == 14, "after the last of several"
     db.execute("UPDATE runner.job SET turn = 6 WHERE turn = 12")
     db.execute("INSERT INTO runner.clock (gpu_type, priority, turn) VALUES ('CPU', 0, 100)")
     queue.submit("a", 2)
     assert turns(db, "a")[4:] == [101, 104]
-    assert db.execute(take, (1,)).fetchall() == [{"turn": 106}]
+    assert take("a") == 106
     db.execute("DELETE FROM runner.share")
-    assert db.execute(take, (1,)).fetchall() == [{"turn": 101}]
+    assert take("a") == 101
     db.execute("UPDATE runner.clock SET turn = 101")
-    assert db.execute(take.replace("'a'", "'b'"), (1,)).fetchall() == [{"turn": 103}]
-    assert db.execute(take.replace("'a'", "'b'"), (1,)).fetchall() == [{"turn": 104}], "no newcomer any more"
-    assert db.execute(take.replace("'a'", "'c'"), (2,)).fetchall() == [{"turn": 104}]
+    assert [take("b"), take("b")] == [103, 104], "no newcomer any more"
+    assert take("c", 2) == 104
 
 
 @pytest.mark.parametrize("latest_first", [False, True])
@@ -185,11 +186,8 @@ def test_what_was_cancelled_costs_no_turns(queue: Queue, db: Db, *, latest_first
     queue.submit("h", 40)
     queue.serve(1)
     queue.submit("n", 30)
-    order = sorted(
-        (row["submission_id"] for row in db.execute("SELECT submission_id FROM runner.job WHERE user_id = 'n'")),
-        reverse=latest_first,
-    )
-    for submission_id in order:
+    order = sorted(rows(db, "SELECT submission_id FROM runner.job WHERE user_id = 'n'"), reverse=latest_first)
+    for (submission_id,) in order:
         queue.bench.store.cancel(submission_id)
     queue.submit("n")
     assert queue.serve(3).index("n") <= 1
@@ -207,24 +205,20 @@ def test_what_is_left_after_a_cancellation_keeps_its_order(queue: Queue, db: Db)
     assert turns(db, "a")[-1] == 8
 
 
-def aged(db: Db, bench: Bench, claims: int) -> list[int]:
+def aged(db: Db, claims: int) -> list[int]:
     """The priorities of the jobs that so many claims take, one each, the dice being the same every time."""
     db.execute("SELECT setseed(0.42)")
-    taken = []
-    for _ in range(claims):
-        found = db.execute("SELECT id FROM runner.claim('host-a', '{CPU}', '{1}', 60)").fetchall()
-        (job,) = db.execute("SELECT priority FROM runner.job WHERE id = %s", (found[0]["id"],)).fetchall()
-        taken.append(job["priority"])
-    return taken
+    taken = [value(db, "SELECT id FROM runner.claim('host-a', '{CPU}', '{1}', 60)") for _ in range(claims)]
+    return [value(db, "SELECT priority FROM runner.job WHERE id = %s", job) for job in taken]
 
 
 def test_what_has_waited_for_an_hour_is_served_now_and_then(queue: Queue, db: Db) -> None:
     """One claim in twenty, about; without an hour of waiting none, and the highest class goes on meanwhile."""
     queue.submit("a", 20, priority=-1)
     queue.submit("b", 400)
-    assert set(aged(db, queue.bench, 100)) == {0}
+    assert set(aged(db, 100)) == {0}
     db.execute("UPDATE runner.job SET created_at = now() - interval '61 minutes' WHERE priority = -1")
-    taken = Counter(aged(db, queue.bench, 100))
+    taken = Counter(aged(db, 100))
     assert 1 <= taken[-1] <= 15, taken
     assert taken[0] == 100 - taken[-1]
 
@@ -241,7 +235,7 @@ def test_no_class_between_others_waits_for_ever(queue: Queue, db: Db) -> None:
             " WHERE priority < 1",
             (low_minutes,),
         )
-        assert aged(db, queue.bench, 100).count(0) == 1
+        assert aged(db, 100).count(0) == 1
 
 
 def test_of_several_types_the_oldest_low_job_is_served(bench: Bench, db: Db) -> None:
@@ -256,7 +250,7 @@ def test_of_several_types_the_oldest_low_job_is_served(bench: Bench, db: Db) -> 
         with db.transaction(force_rollback=True):
             db.execute(AGED)
             call = "SELECT gpu_type FROM runner.claim('host-a', '{H100,A100}', %s, 60)"
-            return [row["gpu_type"] for row in db.execute(call, (list(free),))]
+            return [gpu_type for (gpu_type,) in rows(db, call, list(free))]
 
     assert claimed(1, 1) == ["H100"]
     db.execute("UPDATE runner.job SET created_at = created_at - interval '61 minutes'")

@@ -19,8 +19,9 @@ import pytest
 from runner.base.model import Verdict
 from runner.store import Store
 from runner.store.queries import QUERIES
-from tests.integration.store.conftest import Bench, Db, one, result, run_record
-from tests.integration.store.test_plans import JOBS, NOT_AGED, TYPES, Meter, load, meter  # noqa: F401 - a fixture
+from tests.integration.store.conftest import Bench, Db, count, result, rows, run_record, value
+from tests.integration.store.meter import NOT_AGED, Meter
+from tests.integration.store.test_plans import JOBS, TYPES, load
 from tests.support.waiting import PATIENCE_S, wait_until
 
 WORK = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "instance": "h"}
@@ -63,10 +64,7 @@ def move(db: Db, times: int = 2) -> None:
 
 
 def test_a_claim_costs_the_same_behind_a_held_snapshot(
-    bench: Bench,
-    db: Db,
-    snapshot: psycopg.Connection[Any],
-    meter: Meter,  # noqa: F811 - the fixture
+    bench: Bench, db: Db, snapshot: psycopg.Connection[Any], meter: Meter
 ) -> None:
     """Nine tenths of 60,000 jobs went through, then all: at most three times the pages of before, leases included."""
     bench.board("identity", *TYPES)
@@ -136,12 +134,10 @@ def test_a_lease_that_ended_long_ago_is_found_by_the_next_sweep(bench: Bench, db
     job = bench.claim()
     assert list(bench.store.reclaim()) == []
     db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 hour' WHERE id = %s", (job.id,))
-    bench.look_again()
-    assert not bench.store.claim(host="h", slots={}, lease_s=60).overdue
+    assert not bench.overdue()
     assert list(bench.store.reclaim()) == []
     db.execute("UPDATE runner.sweep SET swept_at = now() - interval '121 seconds'")
-    bench.look_again()
-    assert bench.store.claim(host="h", slots={}, lease_s=60).overdue
+    assert bench.overdue()
     assert [found.job_id for found in bench.store.reclaim()] == [job.id]
 
 
@@ -180,7 +176,7 @@ def test_no_job_is_left_behind_a_floor_that_others_move(bench: Bench, db: Db, da
     bench.board()
     stop = threading.Event()
     stores = [bench.other() for _ in range(2)]
-    left = "SELECT count(*) FROM runner.job WHERE state <> 'done'"
+    left = "SELECT id FROM runner.job WHERE state <> 'done'"
     with ThreadPoolExecutor(7) as pool:
         submitters = [pool.submit(submit_some, database_url, number) for number in range(4)]
         others = [pool.submit(serve, store, number, stop) for number, store in enumerate(stores)]
@@ -188,13 +184,13 @@ def test_no_job_is_left_behind_a_floor_that_others_move(bench: Bench, db: Db, da
         try:
             for future in submitters:
                 future.result(timeout=PATIENCE_S)
-            wait_until(lambda: not one(db, left)["count"] or any(each.done() for each in others), "nothing is left")
+            wait_until(lambda: not rows(db, left) or any(each.done() for each in others), "nothing is left")
         finally:
             stop.set()
         for future in others:
             future.result(timeout=PATIENCE_S)
     for store in stores:
         store.close()
-    assert one(db, left)["count"] == 0
-    assert one(db, "SELECT count(*) FROM runner.job")["count"] == 160
-    assert one(db, "SELECT max(floor) AS floor FROM runner.clock")["floor"] > 0
+    assert rows(db, left) == []
+    assert count(db, "runner", "job") == 160
+    assert value(db, "SELECT max(floor) FROM runner.clock") > 0

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
 from runner.base.errors import SubmissionError
 from runner.store.queries import QUERIES
-from tests.integration.store.conftest import Bench, Db, notes, one
-from tests.integration.store.test_plans import Meter, meter  # noqa: F401 - a fixture
+from tests.integration.store.conftest import Bench, Db, notes, rows
+from tests.integration.store.meter import Meter
 
 COME = "UPDATE runner.job SET not_before = now() - interval '1 second' WHERE NOT ready"
 
 
-def test_a_claim_does_not_walk_over_jobs_whose_start_is_to_come(
-    bench: Bench,
-    db: Db,
-    meter: Meter,  # noqa: F811 - the fixture
-) -> None:
+def test_a_claim_does_not_walk_over_jobs_whose_start_is_to_come(bench: Bench, db: Db, meter: Meter) -> None:
     """5,000 of them before the one that may begin."""
     bench.board()
     bench.register("h")
@@ -49,16 +46,11 @@ def test_a_job_comes_in_when_its_start_has(bench: Bench, db: Db) -> None:
     first = bench.claim()
     assert [(depth.gpu_type, depth.jobs) for depth in bench.store.queue_depths()] == [("CPU", 2)]
     db.execute(COME)
-    bench.look_again()
-    assert bench.store.claim(host="h", slots={}, lease_s=60).overdue
+    assert bench.overdue()
     assert bench.store.reclaim() == []
     assert bench.store.submission(later).status.phase == "queued"
-    assert one(db, "SELECT ready, not_before FROM runner.job WHERE submission_id = %s", later) == {
-        "ready": True,
-        "not_before": None,
-    }
-    bench.look_again()
-    assert not bench.store.claim(host="h", slots={}, lease_s=60).overdue
+    assert rows(db, "SELECT ready, not_before FROM runner.job WHERE submission_id = %s", later) == [(True, None)]
+    assert not bench.overdue()
     assert first.submission_id != later
     assert bench.claim().submission_id == later
 
@@ -76,11 +68,8 @@ def test_no_job_of_a_paused_board_begins(bench: Bench, db: Db) -> None:
     elsewhere = bench.submit(leaderboard="other")
     assert bench.claim().submission_id == elsewhere
     assert bench.idle()
-    assert [bench.store.submission(number).status.paused for number in (waiting, after, elsewhere)] == [
-        "a wrong reference",
-        "a wrong reference",
-        None,
-    ]
+    paused = [bench.store.submission(number).status.paused for number in (waiting, after, elsewhere)]
+    assert paused == ["a wrong reference", "a wrong reference", None]
     # What ran and comes back is held too.
     bench.store.release(running, reason="its host stops")
     assert bench.idle()
@@ -99,8 +88,8 @@ def test_a_start_that_comes_while_a_board_is_paused_waits_for_it(bench: Bench, d
     bench.store.pause_board("identity", reason="x")
     db.execute(COME + " AND submission_id = %s", (come,))
     bench.store.reclaim()
-    bench.look_again()
-    assert not bench.store.claim(host="h", slots={"CPU": 1}, lease_s=60).overdue
+    assert bench.idle()
+    assert not bench.overdue()
     bench.store.resume_board("identity")
     assert bench.claim().submission_id == come
     assert bench.idle()
@@ -112,7 +101,6 @@ def test_a_pause_needs_a_board_and_a_reason(bench: Bench) -> None:
     bench.board()
     with pytest.raises(SubmissionError, match="no reason given"):
         bench.store.pause_board("identity", reason=" ")
-    with pytest.raises(SubmissionError, match="'nobody' does not exist"):
-        bench.store.pause_board("nobody", reason="x")
-    with pytest.raises(SubmissionError, match="'nobody' does not exist"):
-        bench.store.resume_board("nobody")
+    for act in (partial(bench.store.pause_board, reason="x"), bench.store.resume_board):
+        with pytest.raises(SubmissionError, match="'nobody' does not exist"):
+            act("nobody")

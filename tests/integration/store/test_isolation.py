@@ -5,8 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from runner.base.model import Verdict
-from tests.integration.store.conftest import Bench, Db, refused, result, run_record
+from tests.integration.store.conftest import Bench, Db, refused, rows
 
 DAY_S = 86_400.0
 LEVELS = (psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE)
@@ -41,14 +40,12 @@ def test_the_reaper_finishes_what_has_no_open_job(bench: Bench, db: Db) -> None:
     bench.board()
     stuck = [bench.submit(user_id=f"u{n}") for n in range(3)]
     for _ in stuck:
-        bench.store.complete(bench.claim(), result(Verdict.ACCEPTED, run_record()))
+        bench.accept(bench.claim())
     bench.submit(user_id="runs")
     bench.claim()
     bench.submit(user_id="waits")
-    db.execute("UPDATE leaderboard.submission SET done = false WHERE id = ANY (%s)", (stuck,))
-    db.execute(
-        "UPDATE leaderboard.submission_job_status SET status = 'running' WHERE submission_id = ANY (%s)", (stuck,)
-    )
+    db.execute("UPDATE leaderboard.submission SET done = false")
+    db.execute("UPDATE leaderboard.submission_job_status SET status = 'running' WHERE status = 'succeeded'")
     db.execute(
         "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time)"
         " SELECT leaderboard_id, file_name, user_id, code_id, submission_time FROM leaderboard.submission LIMIT 1"
@@ -58,13 +55,9 @@ def test_the_reaper_finishes_what_has_no_open_job(bench: Bench, db: Db) -> None:
         assert bench.store.reap(keep_s=DAY_S).settled == 2
     assert bench.store.reap(keep_s=DAY_S).settled == 1
     assert bench.store.reap(keep_s=DAY_S).settled == 0
-    found = db.execute(
+    ends = rows(
+        db,
         "SELECT s.done, t.status FROM leaderboard.submission s"
-        " LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id ORDER BY s.id"
-    ).fetchall()
-    assert [tuple(row.values()) for row in found] == [
-        *[(True, "succeeded")] * 3,
-        (False, "running"),
-        (False, "pending"),
-        (False, None),
-    ]
+        " LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id ORDER BY s.id",
+    )
+    assert ends == [*[(True, "succeeded")] * 3, (False, "running"), (False, "pending"), (False, None)]

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from runner.base.model import Job, JobState, Mode, Verdict
 from runner.extras.boards.store import BoardStore
 from tests.chaos.script import Ended, final_status
-from tests.integration.store.conftest import Bench, Db, ranked, result
+from tests.integration.store.conftest import Bench, Db, ranked, result, rows
 from tests.support.waiting import PATIENCE_S
 
 GPU_TYPES = ("A100", "H100")
@@ -121,11 +121,10 @@ def test_of_jobs_that_end_together_exactly_one_writes_the_last_word(bench: Bench
             last = end_together(stores, [act for act, _ in ways])
             assert sum(last) == 1 or (waits and not any(last)), last
             expected[submission_id] = final_status([end for _, end in ways])
-    found = db.execute(
+    ends = rows(
+        db,
         "SELECT s.id, s.done, t.status, (SELECT count(*) FROM done_written d WHERE d.submission_id = s.id) AS writes"
-        " FROM leaderboard.submission s JOIN leaderboard.submission_job_status t ON t.submission_id = s.id"
-    ).fetchall()
-    assert {row["id"]: (row["done"], row["status"], row["writes"]) for row in found} == {
-        submission_id: (True, word, 1) for submission_id, word in expected.items()
-    }
+        " FROM leaderboard.submission s JOIN leaderboard.submission_job_status t ON t.submission_id = s.id ORDER BY 1",
+    )
+    assert ends == [(submission_id, True, word, 1) for submission_id, word in expected.items()]
     assert set(expected.values()) == {"succeeded", "failed", "hacked"}

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import psycopg
 
 from runner.base.model import Job, JobState
-from tests.integration.store.conftest import Bench, Db, one
-
-JOBS = 8
+from tests.integration.store.conftest import Bench, Db, rows, value
 
 
 def held(jobs: Sequence[Job]) -> list[tuple[int, int]]:
@@ -17,21 +15,26 @@ def held(jobs: Sequence[Job]) -> list[tuple[int, int]]:
     return [(job.id, job.attempt) for job in jobs]
 
 
-def versions(db: Db) -> list[object]:
+def claimed(bench: Bench, number: int) -> list[Job]:
+    """So many jobs that host-a has claimed."""
+    bench.board()
+    for _ in range(number):
+        bench.submit()
+    return [bench.claim() for _ in range(number)]
+
+
+def versions(db: Db) -> list[tuple[object, ...]]:
     """Which transaction wrote each job and each status last."""
-    found = db.execute(
+    return rows(
+        db,
         "SELECT j.id, j.xmin::text AS job, t.xmin::text AS status"
-        " FROM runner.job j JOIN leaderboard.submission_job_status t USING (submission_id) ORDER BY j.id"
+        " FROM runner.job j JOIN leaderboard.submission_job_status t USING (submission_id) ORDER BY j.id",
     )
-    return [tuple(row.values()) for row in found]
 
 
 def test_a_heartbeat_writes_no_job(bench: Bench, db: Db) -> None:
     """The first takes the jobs in; those after it leave the rows of jobs and submissions alone."""
-    bench.board()
-    for _ in range(JOBS):
-        bench.submit()
-    jobs = [bench.claim() for _ in range(JOBS)]
+    jobs = claimed(bench, 8)
     bench.store.heartbeat(host="host-a", lease_s=60, held=held(jobs))
     before = versions(db)
     bench.store.heartbeat(host="host-a", lease_s=60, held=held(jobs))
@@ -40,77 +43,61 @@ def test_a_heartbeat_writes_no_job(bench: Bench, db: Db) -> None:
 
 def test_a_host_that_is_silent_loses_all_its_jobs(bench: Bench, db: Db) -> None:
     """Also those that its lease holds; the one that ended before is left alone, and nothing is overdue afterwards."""
-    bench.board()
-    for _ in range(3):
-        bench.submit()
-    jobs = [bench.claim() for _ in range(3)]
+    jobs = claimed(bench, 3)
     bench.store.heartbeat(host="host-a", lease_s=60, held=held(jobs))
     bench.store.release(jobs[0], reason="not this one")
     assert bench.store.reclaim() == []
     db.execute("UPDATE runner.lease SET expires_at = now()")
-    bench.look_again()
-    assert bench.store.claim(host="host-b", slots={}, lease_s=60).overdue
-    assert [(found.job_id, found.state) for found in bench.store.reclaim()] == [
-        (job.id, JobState.QUEUED) for job in jobs[1:]
-    ]
-    bench.look_again()
-    assert not bench.store.claim(host="host-b", slots={}, lease_s=60).overdue
+    assert bench.overdue()
+    taken = [(found.job_id, found.state) for found in bench.store.reclaim()]
+    assert taken == [(job.id, JobState.QUEUED) for job in jobs[1:]]
+    assert not bench.overdue()
 
 
 def test_a_heartbeat_in_time_saves_what_has_expired(bench: Bench, db: Db) -> None:
     """After an outage holders renew before others reclaim."""
-    bench.board()
-    bench.submit()
-    job = bench.claim()
+    jobs = claimed(bench, 1)
     for _ in range(2):
-        bench.store.heartbeat(host="host-a", lease_s=60, held=held([job]))
+        bench.store.heartbeat(host="host-a", lease_s=60, held=held(jobs))
         db.execute("UPDATE runner.lease SET expires_at = now() - interval '1 second'")
-    assert bench.store.heartbeat(host="host-a", lease_s=60, held=held([job]))[0].ours
+    assert bench.store.heartbeat(host="host-a", lease_s=60, held=held(jobs))[0].ours
     assert bench.store.reclaim() == []
 
 
 def test_a_job_that_a_heartbeat_does_not_name_any_more_ends(bench: Bench, db: Db) -> None:
     """Its daemon lives and has forgotten it: its own lease begins again, and ends."""
-    bench.board()
-    for _ in range(2):
-        bench.submit()
-    kept, forgotten = (bench.claim() for _ in range(2))
+    kept, forgotten = claimed(bench, 2)
     bench.store.heartbeat(host="host-a", lease_s=60, held=held([kept, forgotten]))
     bench.store.heartbeat(host="host-a", lease_s=-1, held=held([kept]))
     bench.store.heartbeat(host="host-a", lease_s=60, held=held([kept]))
     assert [found.job_id for found in bench.store.reclaim()] == [forgotten.id]
-    assert one(db, "SELECT state FROM runner.job WHERE id = %s", kept.id)["state"] == "running"
+    assert value(db, "SELECT state FROM runner.job WHERE id = %s", kept.id) == "running"
 
 
 def test_a_heartbeat_beside_a_reclaim_takes_no_job_in(bench: Bench, db: Db, database_url: str) -> None:
     """It waits for nothing, and says what is so now: the jobs are its own until the reclaim is committed."""
-    bench.board()
-    bench.submit()
-    job = bench.claim()
-    bench.store.heartbeat(host="host-a", lease_s=60, held=held([job]))
+    jobs = claimed(bench, 1)
+    bench.store.heartbeat(host="host-a", lease_s=60, held=held(jobs))
     with psycopg.connect(database_url) as reclaiming:
         reclaiming.execute("UPDATE runner.lease SET job_ids = '{}'")
-        before = one(db, "SELECT expires_at FROM runner.lease")
-        assert bench.store.heartbeat(host="host-a", lease_s=600, held=held([job]))[0].ours
-        assert one(db, "SELECT expires_at FROM runner.lease") == before
+        before = rows(db, "SELECT expires_at FROM runner.lease")
+        assert bench.store.heartbeat(host="host-a", lease_s=600, held=held(jobs))[0].ours
+        assert rows(db, "SELECT expires_at FROM runner.lease") == before
         reclaiming.rollback()
-    bench.store.heartbeat(host="host-a", lease_s=600, held=held([job]))
-    assert one(db, "SELECT expires_at > now() + interval '590 seconds' AS later FROM runner.lease")["later"]
+    bench.store.heartbeat(host="host-a", lease_s=600, held=held(jobs))
+    assert value(db, "SELECT expires_at > now() + interval '590 seconds' FROM runner.lease")
 
 
 def test_a_job_in_no_hosts_lease_gets_one_of_its_own(bench: Bench, db: Db) -> None:
     """The host's row was removed: the job does not run for ever."""
-    bench.board()
-    for _ in range(2):
-        bench.submit()
-    jobs = [bench.claim() for _ in range(2)]
+    jobs = claimed(bench, 2)
     bench.store.heartbeat(host="host-a", lease_s=60, held=held(jobs))
     bench.store.reap(keep_s=86_400)
     finite = "SELECT count(*) FROM runner.job WHERE lease_expires_at < now() + interval '1 hour'"
-    assert one(db, finite)["count"] == 0
+    assert value(db, finite) == 0
     db.execute("DELETE FROM runner.lease")
     bench.store.reap(keep_s=86_400)
-    assert one(db, finite)["count"] == 2
+    assert value(db, finite) == 2
 
 
 def test_after_the_clock_was_put_back_hosts_are_seen_and_scores_are_copied(bench: Bench, db: Db) -> None:
@@ -119,11 +106,11 @@ def test_after_the_clock_was_put_back_hosts_are_seen_and_scores_are_copied(bench
     bench.register("host-a")
     db.execute("UPDATE runner.score_mark SET noted_at = now() + interval '1 hour'")
     db.execute("SELECT runner.keep_scores(100)")
-    assert one(db, "SELECT noted_at <= now() AS past FROM runner.score_mark")["past"]
+    assert value(db, "SELECT noted_at <= now() FROM runner.score_mark")
     for look in (
         lambda: bench.store.claim(host="host-a", slots={}, lease_s=60, instance="host-a"),
         lambda: bench.store.heartbeat(host="host-a", lease_s=60, held=(), instance="host-a"),
     ):
         db.execute("UPDATE runner.host SET last_seen = now() + interval '1 hour'")
         look()
-        assert one(db, "SELECT last_seen <= now() AS past FROM runner.host")["past"]
+        assert value(db, "SELECT last_seen <= now() FROM runner.host")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -13,8 +14,10 @@ from runner.base.errors import HostNameTakenError, StaleAttemptError, Submission
 from runner.base.model import Artifact, Job, Progress, Verdict
 from runner.extras.boards.again import Selection
 from runner.extras.boards.store import BoardStore
+from runner.store.clean import to_jsonb
 from runner.store.probe import probe
-from tests.integration.store.conftest import Bench, refused, result, run_record
+from runner.store.results import _result
+from tests.integration.store.conftest import Bench, Db, count, ranked, refused, result, rows, run_record
 from tests.plugins.postgres import daemon_login
 
 MINE = "runner_test_host"
@@ -80,28 +83,25 @@ def job(bench: Bench, mine: Login) -> Job:
     return mine.bench.claim(instance="host-a")
 
 
-def untouched(db: psycopg.Connection[dict[str, Any]], job: Job) -> bool:
+def untouched(db: Db, job: Job) -> bool:
     """The job runs on as `host-a`'s, and nothing came of it."""
-    (row,) = db.execute("SELECT state, attempt, lease_owner, progress FROM runner.job WHERE id = %s", (job.id,))
-    (left,) = db.execute(
-        "SELECT (SELECT count(*) FROM leaderboard.runs) + (SELECT count(*) FROM runner.artifact) AS rows"
-    )
-    return (tuple(row.values()), left["rows"]) == (("running", job.attempt, "host-a", None), 0)
+    found = rows(db, "SELECT state, attempt, lease_owner, progress FROM runner.job WHERE id = %s", job.id)
+    left = count(db, "leaderboard", "runs") + count(db, "runner", "artifact")
+    return (found, left) == ([("running", job.attempt, "host-a", None)], 0)
 
 
-def test_a_host_ends_and_forges_nothing_of_another(
-    bench: Bench, thief: Login, job: Job, db: psycopg.Connection[dict[str, Any]]
-) -> None:
+def test_a_host_ends_and_forges_nothing_of_another(bench: Bench, thief: Login, job: Job, db: Db) -> None:
     """Even if it guessed number, attempt, time of the claim, name and instance."""
     forged = result(Verdict.ACCEPTED, run_record("leaderboard", score_s=1e-12))
-    with pytest.raises(StaleAttemptError):
-        thief.bench.store.complete(job, forged)
-    with pytest.raises(StaleAttemptError):
-        thief.bench.store.fail(job, error="x", report=None, slot="x")
-    with pytest.raises(StaleAttemptError):
-        thief.bench.store.release(job, reason="x")
-    with pytest.raises(StaleAttemptError):
-        thief.bench.store.cancelled(job)
+    store = thief.bench.store
+    for end in (
+        partial(store.complete, result=forged),
+        partial(store.fail, error="x", report=None, slot="x"),
+        partial(store.release, reason="x"),
+        store.cancelled,
+    ):
+        with pytest.raises(StaleAttemptError):
+            end(job)
     thief.bench.store.progress(job, Progress(phase="forged", done=1, total=1))
     for instance in ("host-a", None):
         assert not thief.bench.store.recover(host="host-a", keep=(), died=True, instance=instance)
@@ -131,7 +131,7 @@ def test_a_name_that_no_host_has_claims_nothing(bench: Bench, log_in: Callable[[
     assert login.bench.store.claim(host="host-x", slots={"CPU": 1}, lease_s=60, instance="x").jobs
 
 
-def test_a_host_is_not_usurped(thief: Login, mine: Login, job: Job, db: psycopg.Connection[dict[str, Any]]) -> None:
+def test_a_host_is_not_usurped(thief: Login, mine: Login, job: Job, db: Db) -> None:
     """Not while it is silent, not after it has stopped, and its goodbye is its own."""
     for change in ("last_seen = now() - interval '2 minutes'", "stopped_at = now()"):
         db.execute(f"UPDATE runner.host SET {change} WHERE name = 'host-a'".encode())  # noqa: S608 - constants above
@@ -139,21 +139,19 @@ def test_a_host_is_not_usurped(thief: Login, mine: Login, job: Job, db: psycopg.
             thief.bench.register("host-a")
     mine.bench.register("host-a")
     thief.bench.store.unregister_host("host-a", instance="host-a")
-    (host,) = db.execute("SELECT stopped_at, login FROM runner.host WHERE name = 'host-a'")
-    assert host == {"stopped_at": None, "login": MINE}
+    assert rows(db, "SELECT stopped_at, login FROM runner.host WHERE name = 'host-a'") == [(None, MINE)]
     assert untouched(db, job)
 
 
-def test_a_file_is_kept_with_its_result_only(mine: Login, job: Job, db: psycopg.Connection[dict[str, Any]]) -> None:
+def test_a_file_is_kept_with_its_result_only(mine: Login, job: Job, db: Db) -> None:
     """A host adds no file to what is over, not even to its own results."""
     trace = Artifact(name="trace", media_type="text/plain", data=b"as committed")
     mine.bench.store.complete(job, result(Verdict.ACCEPTED, run_record("leaderboard", score_s=1.0), artifacts=(trace,)))
     assert mine.ask("SELECT runner.keep_file(%s, %s, 'trace', 'x', 'x')", job.id, job.attempt) == [(False,)]
-    (kept,) = db.execute("SELECT data FROM runner.artifact")
-    assert kept["data"] == b"as committed"
+    assert rows(db, "SELECT data FROM runner.artifact") == [(b"as committed",)]
 
 
-def test_no_other_host_adds_a_file(mine: Login, thief: Login, job: Job, db: psycopg.Connection[dict[str, Any]]) -> None:
+def test_no_other_host_adds_a_file(mine: Login, thief: Login, job: Job, db: Db) -> None:
     """Not even in a transaction that began in the microsecond in which the result was committed."""
     mine.bench.store.complete(job, result(Verdict.ACCEPTED, run_record("leaderboard", score_s=1.0)))
     for login, kept in ((thief, False), (mine, True)):
@@ -166,23 +164,10 @@ def test_no_other_host_adds_a_file(mine: Login, thief: Login, job: Job, db: psyc
 def test_a_result_names_its_own_submission(bench: Bench, mine: Login, job: Job) -> None:
     """Another submission, of KernelBot's and without a job, is not finished in its place."""
     other = bench.submit(user_id="u2")
-    wrong = [
-        {
-            "job_id": job.id,
-            "attempt": job.attempt,
-            "submission_id": other,
-            "started_at": job.started_at.isoformat(),
-            "verdict": "accepted",
-            "runs": [],
-        }
-    ]
-    assert mine.ask("SELECT outcome FROM runner.complete(%s)", psycopg.types.json.Jsonb(wrong)) == [("stale",)]
-    for end in (
-        "runner.fail(%s, %s, %s, 'x', 'x', NULL)",
-        "runner.release(%s, %s, %s, 'x')",
-        "runner.stopped(%s, %s, %s)",
-    ):
-        assert mine.ask(f"SELECT state FROM {end}", job.id, job.attempt, other) == [(None,)]  # noqa: S608
+    wrong = {**_result(job, ranked(job)), "submission_id": other}
+    assert mine.ask("SELECT outcome FROM runner.complete(%s)", to_jsonb([wrong])) == [("stale",)]
+    for end in ("fail(%s, %s, %s, 'x', 'x', NULL)", "release(%s, %s, %s, 'x')", "stopped(%s, %s, %s)"):
+        assert mine.ask(f"SELECT state FROM runner.{end}", job.id, job.attempt, other) == [(None,)]  # noqa: S608
 
 
 def test_a_login_that_several_hosts_share_acts_for_all_of_them(bench: Bench, mine: Login, job: Job) -> None:
@@ -199,22 +184,16 @@ def test_the_owner_acts_for_every_host_and_set_role_changes_nothing(
     bench: Bench, mine: Login, thief: Login, job: Job
 ) -> None:
     """The login counts, not the role that it has taken on."""
-    thief.db.execute("SET ROLE runner_daemon")
-    assert thief.ask("SELECT runner.is_owner()") == [(False,)]
-    assert thief.ask("SELECT state FROM runner.release(%s, %s, %s, 'x')", job.id, job.attempt, job.submission_id) == [
-        (None,)
-    ]
-    mine.db.execute("SET ROLE runner_daemon")
-    assert mine.ask("SELECT state FROM runner.release(%s, %s, %s, 'x')", job.id, job.attempt, job.submission_id) == [
-        ("queued",)
-    ]
+    for login, state in ((thief, None), (mine, "queued")):
+        login.db.execute("SET ROLE runner_daemon")
+        assert login.ask("SELECT runner.is_owner()") == [(False,)]
+        release = "SELECT state FROM runner.release(%s, %s, %s, 'x')"
+        assert login.ask(release, job.id, job.attempt, job.submission_id) == [(state,)]
     assert probe(bench.url).owner
     assert bench.claim(host="host-a", instance="host-a").id == job.id
 
 
-def test_an_operator_moves_a_host_to_another_login(
-    mine: Login, thief: Login, job: Job, db: psycopg.Connection[dict[str, Any]]
-) -> None:
+def test_an_operator_moves_a_host_to_another_login(mine: Login, thief: Login, job: Job, db: Db) -> None:
     """The old login loses host and jobs at once; the new one goes on with them."""
     db.execute("SET ROLE runner_operator")
     db.execute("SELECT runner.move_host('host-a', %s)", (THEIRS,))
@@ -232,7 +211,7 @@ def test_an_operator_moves_a_host_to_another_login(
 
 
 def test_a_host_that_an_earlier_release_registered_is_bound_by_the_next_registration(
-    log_in: Callable[[str], Login], mine: Login, db: psycopg.Connection[dict[str, Any]]
+    log_in: Callable[[str], Login], mine: Login, db: Db
 ) -> None:
     """Until then its login is unknown, and it claims nothing."""
     db.execute("UPDATE runner.host SET login = NULL")
@@ -251,9 +230,7 @@ def test_evidence_is_kept_for_a_day_at_least(thief: Login) -> None:
         thief.bench.store.reap(keep_s=3600)
 
 
-def test_a_hosts_gpu_types_widen_nothing(
-    bench: Bench, mine: Login, thief: Login, db: psycopg.Connection[dict[str, Any]]
-) -> None:
+def test_a_hosts_gpu_types_widen_nothing(bench: Bench, mine: Login, thief: Login, db: Db) -> None:
     """A host gives no known name another meaning, and an operator's selection follows the owner's aliases only."""
     bench.board("identity", "H100", "T4", "MI300")
     bench.store.sync_gpu_types([("H100", "nvidia", ["H100_SXM"], ""), ("T4", "nvidia", [], "")])
@@ -274,11 +251,11 @@ def test_a_hosts_gpu_types_widen_nothing(
     bench.register("host-own", *job_types)
     bench.submit(gpu_types=job_types)
     for gpu_type in job_types:
-        bench.store.complete(bench.claim(gpu_type), result(Verdict.ACCEPTED, run_record()))
+        bench.accept(bench.claim(gpu_type))
     assert bench.store.invalidate(Selection(gpu_types=("T4", "L4x")), reason="x") == 0
     assert bench.store.invalidate(Selection(gpu_types=("H100_SXM",)), reason="x") == 1
 
     # The owner's types replace those of hosts that share a name with them.
     bench.store.sync_gpu_types([("MI300", "amd", [], "")])
-    found = db.execute("SELECT name, login FROM runner.gpu_type ORDER BY name").fetchall()
-    assert [tuple(row.values()) for row in found] == [("H100", None), ("MI300", None), ("T4", None)]
+    left = rows(db, "SELECT name, login FROM runner.gpu_type ORDER BY name")
+    assert left == [("H100", None), ("MI300", None), ("T4", None)]

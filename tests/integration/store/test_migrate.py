@@ -15,7 +15,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 from psycopg.rows import tuple_row
 
 from runner.base.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
@@ -239,9 +238,8 @@ def test_kernelbots_own_schema_is_adopted(
     if bookkeeping == "public":
         assert fetch(url, recorded) == records
     assert fetch(url, "SELECT id, user_name FROM leaderboard.user_info") == [("1", "Ada")]
-    store = BoardStore(url, application_name="test")
-    assert store.boards() == []
-    store.close()
+    with closing(BoardStore(url, application_name="test")) as store:
+        assert store.boards() == []
 
 
 def test_drift_is_refused_with_a_list_and_nothing_is_done(
@@ -249,12 +247,13 @@ def test_drift_is_refused_with_a_list_and_nothing_is_done(
 ) -> None:
     """Missing table, missing column, other type, unknown mandatory column, missing key: all named; nothing changed."""
     url = create_database(migrated_template)
-    fetch(url, "DROP SCHEMA runner CASCADE")
-    fetch(url, "DROP TABLE leaderboard.rate_limit")
-    fetch(url, "ALTER TABLE leaderboard.runs DROP COLUMN system_info")
-    fetch(url, "ALTER TABLE leaderboard.runs ALTER COLUMN score TYPE text")
-    fetch(url, "ALTER TABLE leaderboard.submission ADD COLUMN team text NOT NULL")
-    fetch(url, "ALTER TABLE leaderboard.code_files DROP CONSTRAINT code_files_hash_key")
+    fetch(
+        url,
+        "DROP SCHEMA runner CASCADE; DROP TABLE leaderboard.rate_limit;"
+        "ALTER TABLE leaderboard.runs DROP COLUMN system_info, ALTER COLUMN score TYPE text;"
+        "ALTER TABLE leaderboard.submission ADD COLUMN team text NOT NULL;"
+        "ALTER TABLE leaderboard.code_files DROP CONSTRAINT code_files_hash_key",
+    )
     with pytest.raises(SchemaDriftError) as caught:
         migrate(url)
     assert caught.value.differences == (
@@ -368,28 +367,6 @@ def test_only_the_owner_may_execute_our_functions(database_url: str) -> None:
         assert parsed or "search_path=pg_catalog, pg_temp" in settings, name
 
 
-def test_a_frontends_role_has_what_it_needs(empty_database_url: str) -> None:
-    """A frontend submits, reads views and cancels; both scripts may run twice."""
-    migrate(empty_database_url, roles=True)
-    migrate(empty_database_url, roles=True)
-    fetch(empty_database_url, roles_sql())
-    owner = BoardStore(empty_database_url, application_name="test")
-    fetch(
-        empty_database_url,
-        "INSERT INTO leaderboard.leaderboard (name, deadline, task, forum_id, description)"
-        " VALUES ('b', now() + interval '1 day', '{}', 0, '');"
-        "INSERT INTO leaderboard.gpu_type SELECT id, 'CPU' FROM leaderboard.leaderboard",
-    )
-    owner.close()
-    with psycopg.connect(empty_database_url, autocommit=True) as connection:
-        connection.execute("SET ROLE runner_frontend")
-        connection.execute("SELECT runner.submit('b', 'u', 'x.py', 'x', 'leaderboard')")
-        for view in ("status", "ranking", "result", "demand", "gpu_type", "host"):
-            connection.execute(sql.SQL("SELECT * FROM runner.{}").format(sql.Identifier(view)))
-        connection.execute("SELECT id, name, deadline, description FROM leaderboard.leaderboard")
-        connection.execute("SELECT runner.cancel(1, 'u')")
-
-
 def test_a_version_of_a_later_release_is_refused_with_the_way_out(empty_database_url: str) -> None:
     """Nothing is done, and `check` tells that it is newer."""
     fetch(
@@ -404,17 +381,16 @@ def test_a_version_of_a_later_release_is_refused_with_the_way_out(empty_database
     assert (facts.version, facts.pending, facts.newer) == ("9999_future", (), True)
 
 
-def test_roles_lose_what_was_granted_beside_ours(empty_database_url: str) -> None:
+def test_roles_lose_what_was_granted_beside_ours(database_url: str) -> None:
     """Rights to write tables, and to call what is for the owner only."""
-    migrate(empty_database_url, roles=True)
     fetch(
-        empty_database_url,
+        database_url,
         "GRANT USAGE ON ALL SEQUENCES IN SCHEMA leaderboard, runner TO runner_daemon;"
         "GRANT EXECUTE ON FUNCTION runner.settle(integer) TO runner_daemon",
     )
-    fetch(empty_database_url, roles_sql())
+    fetch(database_url, roles_sql())
     kept = fetch(
-        empty_database_url,
+        database_url,
         "SELECT has_function_privilege('runner_daemon', 'runner.settle(integer)', 'EXECUTE'),"
         " has_sequence_privilege('runner_daemon', 'leaderboard.runs_id_seq', 'USAGE'),"
         " has_function_privilege('runner_daemon', 'runner.complete(jsonb)', 'EXECUTE')",
@@ -422,28 +398,25 @@ def test_roles_lose_what_was_granted_beside_ours(empty_database_url: str) -> Non
     assert kept == [(False, False, True)]
 
 
-def test_large_indexes_are_built_while_others_write(empty_database_url: str) -> None:
+def test_large_indexes_are_built_while_others_write(database_url: str) -> None:
     """A transaction that has written to the tables is waited for; another that writes meanwhile waits for nothing."""
-    migrate(empty_database_url)
-    fetch(empty_database_url, "DROP INDEX runner.job_user_idx")
+    fetch(database_url, "DROP INDEX runner.job_user_idx")
     outcomes: list[object] = []
-    with psycopg.connect(empty_database_url) as writes:
+    with psycopg.connect(database_url) as writes:
         writes.execute("UPDATE runner.job SET priority = 0; UPDATE leaderboard.runs SET score = 1")
-        thread = threading.Thread(target=lambda: outcomes.append(migrate(empty_database_url)))
+        thread = threading.Thread(target=lambda: outcomes.append(migrate(database_url)))
         thread.start()
-        waits = (
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%INDEX CONCURRENTLY%'"
-        )
-        wait_until(lambda: fetch(empty_database_url, waits) == [(1,)], "the index waits for the transaction")
+        waits = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%INDEX CONCURRENTLY%'"
+        wait_until(lambda: fetch(database_url, waits), "the index waits for the transaction")
         fetch(
-            empty_database_url,
+            database_url,
             "SET lock_timeout = '1s'; INSERT INTO runner.clock (gpu_type, priority, turn) VALUES ('x', 1, 1);"
             "UPDATE runner.job SET priority = 1",
         )
         assert outcomes == []
     thread.join(timeout=PATIENCE_S)
     assert outcomes == [()]
-    assert valid_indexes(empty_database_url) == set(schema.indexes())
+    assert valid_indexes(database_url) == set(schema.indexes())
 
 
 def valid_indexes(url: str) -> set[str]:
@@ -456,22 +429,18 @@ def valid_indexes(url: str) -> set[str]:
     return {name for (name,) in found} & set(schema.indexes())
 
 
-def test_an_index_that_is_held_up_costs_nothing_but_itself(
-    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_that_is_held_up_costs_nothing_but_itself(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The schema is migrated, the error says what is left and why, and the next call builds it anew."""
     settings = queries.Query(
         name="x", sql=b"SELECT set_config('lock_timeout', '1s', false), set_config('statement_timeout', '0', false)"
     )
-    migrate(empty_database_url)
-    fetch(empty_database_url, "DROP INDEX runner.job_user_idx")
+    fetch(database_url, "DROP INDEX runner.job_user_idx")
     monkeypatch.setattr(sys.modules["runner.store.migrate"], "QUERIES", {**queries.QUERIES, "index_settings": settings})
-    with psycopg.connect(empty_database_url) as writes:
+    with psycopg.connect(database_url) as writes:
         writes.execute("LOCK TABLE runner.job IN ROW EXCLUSIVE MODE")
-        with pytest.raises(
-            DatabaseUnavailableError, match=r"the schema is migrated, but index job_user_idx is not built"
-        ):
-            migrate(empty_database_url)
-    assert valid_indexes(empty_database_url) == set(schema.indexes()) - {"job_user_idx"}
-    assert migrate(empty_database_url) == ()
-    assert valid_indexes(empty_database_url) == set(schema.indexes())
+        says = "the schema is migrated, but index job_user_idx is not built"
+        with pytest.raises(DatabaseUnavailableError, match=says):
+            migrate(database_url)
+    assert valid_indexes(database_url) == set(schema.indexes()) - {"job_user_idx"}
+    assert migrate(database_url) == ()
+    assert valid_indexes(database_url) == set(schema.indexes())

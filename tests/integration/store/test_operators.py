@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -12,8 +14,7 @@ from runner.base.errors import MissingRightError, SubmissionError
 from runner.base.model import JobState, Verdict
 from runner.extras.boards.again import Selection
 from runner.extras.boards.store import BoardStore
-from runner.store import migrate
-from tests.integration.store.conftest import Bench, Db, notes, one, result, run_record
+from tests.integration.store.conftest import Bench, Db, notes, rows, value
 from tests.integration.store.test_again import evaluate, ranked_submission
 
 
@@ -23,15 +24,12 @@ def test_a_host_is_drained_and_undrained_with_a_reason(bench: Bench, db: Db) -> 
     db.execute("LISTEN runner_hosts")
     assert bench.store.drain("node1", reason=" new fan ")
     assert not bench.store.drain("node1", reason="new fan")
-    (host,) = bench.store.hosts()
-    assert (host.draining, host.drain_reason) == (True, "new fan")
+    assert [(host.draining, host.drain_reason) for host in bench.store.hosts()] == [(True, "new fan")]
     assert bench.store.undrain("node1")
     assert not bench.store.undrain("node1")
-    (host,) = bench.store.hosts()
-    assert (host.draining, host.drain_reason) == (False, None)
+    assert [(host.draining, host.drain_reason) for host in bench.store.hosts()] == [(False, None)]
     assert [note.payload for note in notes(db)] == ["node1"] * 4
-    events = db.execute("SELECT kind, host, detail FROM runner.event ORDER BY id").fetchall()
-    assert [tuple(event.values()) for event in events] == [
+    assert rows(db, "SELECT kind, host, detail FROM runner.event ORDER BY id") == [
         ("drained", "node1", {"reason": "new fan"}),
         ("undrained", "node1", {}),
     ]
@@ -47,40 +45,33 @@ def test_an_unknown_host_cannot_be_drained(bench: Bench) -> None:
 def test_a_span_becomes_a_moment_on_the_databases_clock(bench: Bench, db: Db) -> None:
     """As PostgreSQL reads intervals; what is no span is refused with an example of one that is."""
     moment = bench.store.moment("1 day 30 min ago")
-    now = one(db, "SELECT now() AS now")["now"]
-    assert 24 < (now - moment).total_seconds() / 3600 < 25
+    assert 24 < (value(db, "SELECT now()") - moment).total_seconds() / 3600 < 25
     for span in ("soon", "2 parsecs ago", "99999999999999 years ago", ""):
         with pytest.raises(SubmissionError, match="'2 hours ago'"):
             bench.store.moment(span)
 
 
-def test_an_operators_role_has_what_it_needs(empty_database_url: str) -> None:
+def test_an_operators_role_has_what_it_needs(bench: Bench) -> None:
     """It looks, reruns, invalidates and drains. What it may not is in test_rights.py, as for every role."""
-    migrate(empty_database_url, roles=True)
-    owner = Bench(store=BoardStore(empty_database_url, application_name="test"), url=empty_database_url)
-    url = make_conninfo(empty_database_url, options="-c role=runner_operator")
-    operator = BoardStore(url, application_name="test")
-    try:
-        owner.board()
-        owner.register("node1")
-        submission_id = ranked_submission(owner)
+    bench.board()
+    bench.register("node1")
+    submission_id = ranked_submission(bench)
+    url = make_conninfo(bench.url, options="-c role=runner_operator")
+    with closing(BoardStore(url, application_name="test")) as operator:
         assert operator.rerun(Selection(leaderboard="identity")) == 2
-        evaluate(owner)
-        evaluate(owner)
+        evaluate(bench)
+        evaluate(bench)
         assert operator.invalidate(Selection(submission_id=submission_id), reason="x") == 2
         assert operator.drain("node1")
         assert operator.undrain("node1")
         assert operator.cancel(submission_id) == 0
         assert len(operator.submission(submission_id).jobs) == 4
         assert len(operator.queue(limit=5)) == len(operator.hosts()) == 1
-        assert operator.line("identity").gpus == owner.store.board("identity").gpus
+        assert operator.line("identity").gpus == bench.store.board("identity").gpus
         assert (operator.ranking("identity"), operator.final_ranking("identity")) == ([], ([], []))
         assert operator.validations(leaderboard="identity") == []
         with pytest.raises(MissingRightError, match="runner_operator"):
             operator.reap(keep_s=1)
-    finally:
-        owner.store.close()
-        operator.close()
 
 
 def test_of_a_paused_type_nothing_is_begun(bench: Bench, db: Db) -> None:
@@ -97,7 +88,7 @@ def test_of_a_paused_type_nothing_is_begun(bench: Bench, db: Db) -> None:
     assert bench.idle(*names)
     assert bench.store.submission(waits).status.paused == "new driver"
     assert [bench.store.submission(each).status.paused for each in (running, other)] == [None, None]
-    assert bench.store.complete(job, result(Verdict.ACCEPTED, run_record())).submission_done
+    assert bench.accept(job).submission_done
     db.execute("LISTEN runner_queue")
     assert bench.store.resume("H100")
     assert not bench.store.resume("h100-sxm")
@@ -110,10 +101,9 @@ def test_a_pause_needs_a_reason_and_a_type_that_is_known(bench: Bench) -> None:
     bench.board()
     with pytest.raises(SubmissionError, match="no reason given"):
         bench.store.pause("CPU", reason=" ")
-    with pytest.raises(SubmissionError, match="GPU type 'H10' is not known here"):
-        bench.store.pause("H10", reason="x")
-    with pytest.raises(SubmissionError, match="GPU type 'H10' is not known here"):
-        bench.store.resume("H10")
+    for act in (partial(bench.store.pause, reason="x"), bench.store.resume):
+        with pytest.raises(SubmissionError, match="GPU type 'H10' is not known here"):
+            act("H10")
 
 
 def test_failed_attempts_are_listed_with_what_became_of_them(bench: Bench, db: Db) -> None:
@@ -125,11 +115,11 @@ def test_failed_attempts_are_listed_with_what_became_of_them(bench: Bench, db: D
     bench.store.fail(bench.claim(host="node1"), error="the engine hung", report=None, slot="gpu3")
     bench.claim(host="node2", lease_s=-1)
     bench.store.reclaim()
-    db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
+    bench.end_pauses()
     second = bench.submit(leaderboard="other", user_id="u2", priority=1)
     for _ in range(3):
         bench.store.fail(bench.claim(host="node1"), error="no device", report=None, slot="gpu4")
-        db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
+        bench.end_pauses()
     lines = bench.store.failed(limit=9)
     assert [(line.submission_id, line.kind, line.attempt, line.host, line.slot, line.error) for line in lines] == [
         (second, "failed", 3, "node1", "gpu4", "no device"),
@@ -138,15 +128,12 @@ def test_failed_attempts_are_listed_with_what_became_of_them(bench: Bench, db: D
         (first, "reclaimed", 1, "node2", None, "host node2 did not renew its lease"),
         (first, "failed", 1, "node1", "gpu3", "the engine hung"),
     ]
-    assert (lines[0].state, lines[0].verdict, lines[3].state) == (
-        JobState.DONE,
-        Verdict.INTERNAL_ERROR,
-        JobState.QUEUED,
-    )
-    assert [line.at for line in bench.store.failed(limit=2)] == [line.at for line in lines[:2]]
-    assert len(bench.store.failed(limit=9, host="node2")) == 1
-    assert len(bench.store.failed(limit=9, leaderboard="other")) == 3
-    assert len(bench.store.failed(limit=9, since=lines[1].at)) == 2
+    over = (JobState.DONE, Verdict.INTERNAL_ERROR)
+    assert [(line.state, line.verdict) for line in lines] == [over, over, over, *[(JobState.QUEUED, None)] * 2]
+    assert bench.store.failed(limit=2) == lines[:2]
+    assert bench.store.failed(limit=9, host="node2") == lines[3:4]
+    assert bench.store.failed(limit=9, leaderboard="other") == lines[:3]
+    assert bench.store.failed(limit=9, since=lines[1].at) == lines[:2]
 
 
 def test_verdict_and_cause_choose_what_is_evaluated_again(bench: Bench, db: Db) -> None:
@@ -158,8 +145,8 @@ def test_verdict_and_cause_choose_what_is_evaluated_again(bench: Bench, db: Db) 
         ids[cause] = bench.submit()
         for _ in range(failures):
             bench.store.fail(bench.claim_of(ids[cause]), error=cause, report=None, slot="gpu3")
-            db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
-    bench.store.complete(bench.claim_of(ids["the engine was slow"]), result(Verdict.ACCEPTED, run_record()))
+            bench.end_pauses()
+    bench.accept(bench.claim_of(ids["the engine was slow"]))
 
     def chosen(**selection: Any) -> int:  # noqa: ANN401 - whatever a selection has
         return sum(line.jobs for line in bench.store.matching(Selection(**selection)))

@@ -8,12 +8,8 @@ them: that is how a daemon meets a full queue.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-import psycopg
 import pytest
 from psycopg.rows import dict_row
 
@@ -27,6 +23,7 @@ from runner.store.clean import to_jsonb
 from runner.store.queries import QUERIES
 from runner.store.results import _result
 from tests.integration.store.conftest import Bench, Db, ranked, result, run_record
+from tests.integration.store.meter import AGED, Meter
 from tests.support.deep_queue import fill
 
 #: Waiting jobs of the deepest queue; and of the others, where a statement that read them all would be as conspicuous.
@@ -54,98 +51,11 @@ UPDATE runner.job SET created_at = now() - interval '1 minute' WHERE id = (
     SELECT id FROM runner.job WHERE state = 'queued' AND gpu_type = 'L4' AND NOT checked
     ORDER BY priority DESC, turn, id LIMIT 1)
 """
-#: One claim in twenty looks for aged jobs as well, by chance. Not the next one.
-NOT_AGED = b"SELECT setseed(0.5)"
-#: The next one.
-AGED = b"""
-DO $$
-DECLARE
-    v_seed double precision := 0;
-BEGIN
-    LOOP
-        PERFORM setseed(v_seed);
-        EXIT WHEN random() < 0.05;
-        v_seed := v_seed + 0.001;
-    END LOOP;
-    PERFORM setseed(v_seed);
-END
-$$
-"""
-#: What the transaction at hand has read so far, by index and by walking tables from end to end.
-READ = """
-SELECT i.indexrelname AS name, false AS walked, pg_stat_get_xact_tuples_returned(i.indexrelid) AS number
-FROM pg_stat_user_indexes i
-UNION ALL
-SELECT t.relname, true, t.seq_tup_read FROM pg_stat_xact_user_tables t
-"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """What a statement read."""
-
-    pages: int
-    #: Index -> entries.
-    entries: Mapping[str, int]
-    #: Table -> rows, of those walked from end to end.
-    walked: Mapping[str, int]
-
-
-class Meter:
-    """A connection that works like a store's, and what its statements cost. Everything is rolled back."""
-
-    def __init__(self, db: Db) -> None:
-        self.db = db
-        db.prepare_threshold = 0
-        db.execute(NOT_AGED)
-        assert db.execute("SELECT random() >= 0.05 AS passes").fetchone() == {"passes": True}
-
-    def cost(self, query: bytes, parameters: Mapping[str, object] | None = None, *, after: bytes = NOT_AGED) -> Cost:
-        """Run a statement twice: what is known afterwards, and what costs nothing any more, is no matter.
-
-        `after`: a statement that is run before, and is not counted.
-        """
-        self._cost(query, parameters, after)
-        return self._cost(query, parameters, after)
-
-    def _cost(self, query: bytes, parameters: Mapping[str, object] | None, after: bytes) -> Cost:
-        with self.db.transaction(force_rollback=True):
-            self.db.execute(after)
-            before = self._read()
-            plan = self.db.execute(b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + query, parameters).fetchall()
-            read = self._read() - before
-        node = plan[0]["QUERY PLAN"][0]["Plan"]
-        return Cost(
-            pages=node["Shared Hit Blocks"] + node["Shared Read Blocks"],
-            entries={name: number for (name, walked), number in read.items() if not walked},
-            # Tables of a few rows are read as a whole, and should be.
-            walked={name: number for (name, walked), number in read.items() if walked and number > 100},
-        )
-
-    def _read(self) -> Counter[tuple[str, bool]]:
-        return Counter({(row["name"], row["walked"]): row["number"] for row in self.db.execute(READ)})
 
 
 def load(db: Db, jobs: int) -> None:
     """Fill the queue with so many waiting jobs."""
     fill(db, jobs=jobs, users=USERS, gpu_types=TYPES)
-
-
-#: Statements that hide our tables from autovacuum: a plan that is made anew in between would cost pages.
-UNTOUCHED = """
-SELECT format('ALTER TABLE %I.%I SET (autovacuum_enabled = off)', schemaname, tablename) AS statement
-FROM pg_tables WHERE schemaname IN ('leaderboard', 'runner')
-"""
-
-
-@pytest.fixture
-def meter(database_url: str) -> Iterator[Meter]:
-    """A connection of its own. Autovacuum leaves our tables alone, so only the test vacuums and analyzes them."""
-    connect = psycopg.Connection[dict[str, Any]].connect
-    with connect(database_url, autocommit=True, row_factory=dict_row) as connection:
-        for row in connection.execute(UNTOUCHED).fetchall():
-            connection.execute(row["statement"].encode())
-        yield Meter(connection)
 
 
 def check(meter: Meter, bench: Bench) -> None:
@@ -217,7 +127,7 @@ def test_a_deep_queue_costs_no_more_than_a_short_one(bench: Bench, db: Db, meter
     check(meter, bench)
     load(db, JOBS)
     check(meter, bench)
-    with psycopg.Connection[dict[str, Any]].connect(bench.url, autocommit=True, row_factory=dict_row) as fresh:
+    with Db.connect(bench.url, autocommit=True, row_factory=dict_row) as fresh:
         check(Meter(fresh), bench)
     db.execute("ANALYZE")
     check(meter, bench)

@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from runner.base.errors import ConfigError
-from runner.base.model import Verdict
 from runner.extras.boards.store import BoardStore
 from runner.extras.data.snapshot import snapshot
 from runner.extras.store import AsyncStore
-from runner.store import Stop, direct_address, migrate
+from runner.store import Stop, Wakeup, direct_address, migrate
 from runner.store.probe import probe
-from tests.integration.store.conftest import CODE, Bench, result, run_record
+from tests.integration.store.conftest import CODE, Bench
 from tests.support.pooler import PGBOUNCER, Pooler
 from tests.support.waiting import PATIENCE_S
 
@@ -53,27 +53,26 @@ def test_every_statement_goes_through_a_pooler(pooled_url: str, database_url: st
     `named`: whether the configuration says so (`direct_host`).
     """
     direct = direct_host(database_url) if named else None
-    stores = [BoardStore(pooled_url, application_name="test", direct_host=direct) for _ in range(3)]
-    benches = [Bench(store=store, url=pooled_url) for store in stores]
-    try:
-        benches[0].board()
-        for bench, name in zip(benches[1:], ("host-a", "host-b"), strict=True):
-            bench.register(name)
+    with ExitStack() as opened:
+
+        def connect() -> Bench:
+            store = BoardStore(pooled_url, application_name="test", direct_host=direct)
+            return Bench(store=opened.enter_context(closing(store)), url=pooled_url)
+
+        frontend, hosts = connect(), {"host-a": connect(), "host-b": connect()}
+        frontend.board()
+        for host, bench in hosts.items():
+            bench.register(host)
         for number in range(20):
-            submission = benches[0].submit(user_id=f"u{number}", code=CODE + str(number).encode())
-            bench, host = (benches[1], "host-a") if number % 2 else (benches[2], "host-b")
-            job = bench.claim(host=host, instance=host)
-            assert bench.store.heartbeat(host=host, lease_s=60, held=[job.key], instance=host)[0].ours
-            assert bench.store.complete(job, result(Verdict.ACCEPTED, run_record())).submission_done
-            assert benches[0].store.submission(submission).status.done
+            submission = frontend.submit(user_id=f"u{number}", code=CODE + str(number).encode())
+            host = ("host-a", "host-b")[number % 2]
+            job = hosts[host].claim(host=host, instance=host)
+            assert hosts[host].store.heartbeat(host=host, lease_s=60, held=[job.key], instance=host)[0].ours
+            assert hosts[host].accept(job).submission_done
+            assert frontend.store.submission(submission).status.done
         with psycopg.connect(database_url, autocommit=True) as connection:
-            count = (
-                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'test' AND datname = current_database()"
-            )
-            assert connection.execute(count).fetchone() in {(1,), (2,)}
-    finally:
-        for store in stores:
-            store.close()
+            ours = "FROM pg_stat_activity WHERE application_name = 'test' AND datname = current_database()"
+            assert connection.execute(f"SELECT count(*) {ours}".encode()).fetchone() in {(1,), (2,)}
 
 
 @needs_pgbouncer
@@ -91,8 +90,7 @@ def test_nothing_of_a_session_stays_behind_in_the_pool(pooled_url: str, database
         finally:
             await guests.close()
 
-    store = BoardStore(pooled_url, application_name="test")
-    try:
+    with closing(BoardStore(pooled_url, application_name="test")) as store:
         for _ in range(10):
             store.ping()
             store.queue(limit=5)
@@ -105,31 +103,22 @@ def test_nothing_of_a_session_stays_behind_in_the_pool(pooled_url: str, database
             own = {"client_encoding", "DateStyle", "TimeZone", "standard_conforming_strings"}  # the pooler's
             assert [line for line in other.execute(changed) if line[0] not in own] == []
             assert other.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
-    finally:
-        store.close()
 
 
 @needs_pgbouncer
 def test_notifications_come_over_the_direct_connection(pooled_url: str, database_url: str) -> None:
     """A submission through the pooler wakes a daemon that listens beside it."""
-    daemon = BoardStore(pooled_url, application_name="test", direct_host=direct_host(database_url))
-    frontend = BoardStore(pooled_url, application_name="test", direct_host=direct_host(database_url))
-    stop = Stop()
-    try:
-        wakeup = daemon.listen(stop=stop, timeout_s=PATIENCE_S)
-        assert wakeup is not None
-        assert wakeup.all_hosts
+    direct = direct_host(database_url)
+    daemon, frontend = (BoardStore(pooled_url, application_name="test", direct_host=direct) for _ in range(2))
+    with closing(daemon), closing(frontend):
+        assert daemon.listen(stop=Stop(), timeout_s=PATIENCE_S) == Wakeup(all_hosts=True)
         bench = Bench(store=frontend, url=pooled_url)
         bench.board()
         submitted = threading.Timer(0.2, bench.submit)
         submitted.start()
-        heard = daemon.listen(stop=stop, timeout_s=PATIENCE_S)
+        heard = daemon.listen(stop=Stop(), timeout_s=PATIENCE_S)
         submitted.join()
-        assert heard is not None
-        assert heard.gpu_types == {"CPU"}
-    finally:
-        daemon.close()
-        frontend.close()
+        assert heard == Wakeup(gpu_types=frozenset({"CPU"}))
 
 
 @needs_pgbouncer
@@ -137,8 +126,7 @@ def test_check_tells_what_a_pooler_lacks(pooled_url: str, database_url: str) -> 
     """Without `direct_host` notifications do not arrive; with it they do, and each transaction has our settings."""
     assert not probe(pooled_url).direct
     facts = probe(pooled_url, direct_host(database_url))
-    assert facts.direct
-    assert facts.misread == ()
+    assert (facts.direct, facts.misread) == (True, ())
 
 
 @pytest.mark.parametrize(
@@ -155,8 +143,9 @@ def test_check_tells_what_a_pooler_lacks(pooled_url: str, database_url: str) -> 
 def test_the_direct_address_is_the_poolers_with_another_host(given: str, expected: tuple[str, str]) -> None:
     """User, password, database and encryption stay."""
     found = conninfo_to_dict(direct_address("postgresql://u:p@10.0.0.1:6432/d?sslmode=require", given))
-    assert (found["host"], found["port"]) == expected
-    assert (found["user"], found["password"], found["dbname"], found["sslmode"]) == ("u", "p", "d", "require")
+    host, port = expected
+    kept = {"user": "u", "password": "p", "dbname": "d", "sslmode": "require", "hostaddr": ""}
+    assert found == {"host": host, "port": port, **kept}
     assert direct_address("host=a", None) == "host=a"
     with pytest.raises(ConfigError):
         direct_address("no address", given)

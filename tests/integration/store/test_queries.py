@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from runner.extras.queries import SHARED
 from runner.store import Store, queries, schema
 from runner.store.base import text_array
-from tests.integration.store.conftest import TASK, Bench
+from tests.integration.store.conftest import TASK, Bench, Db
 
 STORE = Path(queries.__file__).parent
 EXTRAS = STORE.parent / "extras"
@@ -43,7 +42,7 @@ def test_a_call_names_its_parameters_and_its_value() -> None:
     assert query.sql == b"SELECT * FROM runner.pause(%(gpu_type)s::text, %(more)s::bigint[]) AS changed"
 
 
-def test_names_arrive_as_they_are(db: psycopg.Connection[dict[str, Any]]) -> None:
+def test_names_arrive_as_they_are(db: Db) -> None:
     """Whatever is in them that means something to PostgreSQL."""
     names = ["H100", "", "NULL", 'a "b" \\ c', "{d,e}", " f ", "%s"]
     query = "SELECT %s::text[] AS some, %s::text[] AS none"
@@ -72,24 +71,22 @@ def test_a_malformed_query_file_is_refused(text: str, message: str) -> None:
         queries.parse(text)
 
 
-def test_the_statements_on_the_frontend_page_work(bench: Bench, db: psycopg.Connection[dict[str, Any]]) -> None:
+def test_the_statements_on_the_frontend_page_work(bench: Bench, db: Db) -> None:
     """Every SQL block runs as printed, in order, and the submission it makes can be seen and cancelled."""
     bench.board("vectoradd", task={**TASK, "validation": {"version": "v1", "source": "print()"}})
     db.execute("INSERT INTO runner.gpu_type (name, vendor) VALUES ('CPU', 'none')")
     blocks = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(blocks) >= 9
-    answers = [
-        cursor.fetchall() if cursor.description else [] for cursor in (db.execute(block.encode()) for block in blocks)
-    ]
+    cursors = (db.execute(block.encode()) for block in blocks)
+    answers = [cursor.fetchall() if cursor.description else [] for cursor in cursors]
     assert answers[0] == [{"submit": 1}]
     assert answers[1][0]["state"] == "queued"
     assert [{"enqueue": 1}] in answers
-    assert {"cancel": 2} in [answer[0] for answer in answers if answer]
-    assert {"rerun": 2} in [answer[0] for answer in answers if answer]
-    assert {"invalidate": 0} in [answer[0] for answer in answers if answer]
+    first = [answer[0] for answer in answers if answer]
+    assert all(answer in first for answer in ({"cancel": 2}, {"rerun": 2}, {"invalidate": 0}))
 
 
-def test_the_statements_in_the_readme_work(bench: Bench, db: psycopg.Connection[dict[str, Any]]) -> None:
+def test_the_statements_in_the_readme_work(bench: Bench, db: Db) -> None:
     """Every statement of its SQL block runs as printed."""
     bench.board("vectoradd")
     block = re.search(r"```sql\n(.*?)```", (PAGE.parents[1] / "README.md").read_text(), re.DOTALL)
@@ -103,7 +100,7 @@ def test_the_statements_in_the_readme_work(bench: Bench, db: psycopg.Connection[
     assert answers[1][0]["state"] == "queued"
 
 
-def test_the_schema_understands_the_statements_of_the_other_pages(db: psycopg.Connection[dict[str, Any]]) -> None:
+def test_the_schema_understands_the_statements_of_the_other_pages(db: Db) -> None:
     """Of those that read or change rows, in blocks and in sentences: names, columns and arguments are there."""
     pages = {path.name: path.read_text() for path in PAGE.parent.glob("*.md") if path != PAGE}
     statements = [

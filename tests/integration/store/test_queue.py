@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 
 import psycopg
 import pytest
@@ -15,19 +16,32 @@ import pytest
 from runner.base.errors import StaleAttemptError
 from runner.base.model import Artifact, JobState, Mode, Progress, Verdict
 from runner.store import Stop, Wakeup
-from tests.integration.store.conftest import CODE, TASK, Bench, Db, count, notes, one, ranked, result, run_record
+from tests.integration.store.conftest import (
+    CODE,
+    TASK,
+    Bench,
+    Db,
+    count,
+    notes,
+    one,
+    ranked,
+    result,
+    rows,
+    run_record,
+    value,
+)
 from tests.support.jobs import of_submission
 
 
 def words(db: Db, submission_id: int) -> tuple[bool, str, str, str | None]:
     """What KernelBot sees: done, submission.status, job status, error."""
-    row = one(
+    ((done, status, job, error),) = rows(
         db,
         "SELECT s.done, s.status, t.status AS job, t.error FROM leaderboard.submission s"
         " JOIN leaderboard.submission_job_status t ON t.submission_id = s.id WHERE s.id = %s",
         submission_id,
     )
-    return row["done"], row["status"], row["job"], row["error"]
+    return done, status, job, error
 
 
 def test_a_claim_carries_everything_an_evaluation_needs(bench: Bench, db: Db) -> None:
@@ -35,22 +49,26 @@ def test_a_claim_carries_everything_an_evaluation_needs(bench: Bench, db: Db) ->
     bench.board(extra={"harness": "builtin", "flops": "2*n"})
     submission_id = bench.submit(mode="leaderboard")
     job = of_submission(bench.claim(lease_s=30))
-    seed = one(db, "SELECT secret_seed FROM leaderboard.leaderboard")["secret_seed"]
-    assert (job.submission_id, job.leaderboard, job.gpu_type, job.mode) == (
-        submission_id,
-        "identity",
-        "CPU",
-        Mode.LEADERBOARD,
-    )
-    assert (job.secret, job.attempt, job.user_id, job.file_name, job.code) == (False, 1, "u1", "fast.py", CODE)
-    assert (job.task, job.extra, job.secret_seed) == (TASK, {"harness": "builtin", "flops": "2*n"}, seed)
-    assert job.failures == 0
+    expected = {
+        "submission_id": submission_id,
+        "leaderboard": "identity",
+        "gpu_type": "CPU",
+        "mode": Mode.LEADERBOARD,
+        "secret": False,
+        "attempt": 1,
+        "user_id": "u1",
+        "file_name": "fast.py",
+        "code": CODE,
+        "task": TASK,
+        "extra": {"harness": "builtin", "flops": "2*n"},
+        "failures": 0,
+        "secret_seed": value(db, "SELECT secret_seed FROM leaderboard.leaderboard"),
+    }
+    assert vars(job) == vars(job) | expected
     assert job.started_at >= job.created_at
     assert words(db, submission_id) == (False, "active", "running", None)
-    lease = one(
-        db, "SELECT extract(epoch FROM lease_expires_at - started_at)::int AS s FROM runner.job WHERE id = %s", job.id
-    )
-    assert lease["s"] == 30
+    lease = "SELECT extract(epoch FROM lease_expires_at - started_at)::int FROM runner.job WHERE id = %s"
+    assert value(db, lease, job.id) == 30
 
 
 def test_a_result_is_committed_with_kernelbots_columns(bench: Bench, db: Db) -> None:
@@ -59,27 +77,26 @@ def test_a_result_is_committed_with_kernelbots_columns(bench: Bench, db: Db) -> 
     submission_id = bench.submit()
     job = bench.claim()
     artifact = Artifact(name="trace.json", media_type="application/json", data=b"{}\x00")
-    runs = (run_record("test"),)
-    done = bench.store.complete(job, result(Verdict.ACCEPTED, *runs, artifacts=(artifact,)))
+    done = bench.store.complete(job, result(Verdict.ACCEPTED, run_record("test"), artifacts=(artifact,)))
     assert done.submission_done
     row = one(db, "SELECT * FROM leaderboard.runs")
-    assert (row["mode"], row["secret"], row["runner"], row["score"], row["passed"]) == (
-        "test",
-        False,
-        "CPU",
-        None,
-        True,
-    )
-    assert (row["start_time"] - job.started_at).total_seconds() == 0.001
-    assert (row["end_time"] - job.started_at).total_seconds() == 2.0
-    assert row["result"] == {"check": "pass"}
-    assert row["compilation"] is None
+    assert row == row | {
+        "mode": "test",
+        "secret": False,
+        "runner": "CPU",
+        "score": None,
+        "passed": True,
+        "compilation": None,
+        "result": {"check": "pass"},
+        "start_time": job.started_at + timedelta(milliseconds=1),
+        "end_time": job.started_at + timedelta(seconds=2),
+    }
     view = bench.store.submission(submission_id)
     assert (view.status.state, view.status.verdict, view.status.score_s) == (JobState.DONE, Verdict.ACCEPTED, None)
-    (kept,) = view.jobs[0].artifacts
+    (shown,) = view.jobs
+    (kept,) = shown.artifacts
     assert bench.store.artifact(kept.id) == artifact
-    assert (view.jobs[0].build_ms, view.jobs[0].eval_ms, view.jobs[0].host) == (5, 7, "host-a")
-    assert [run.mode for run in view.jobs[0].runs] == ["test"]
+    assert (shown.build_ms, shown.eval_ms, shown.host, [run.mode for run in shown.runs]) == (5, 7, "host-a", ["test"])
     assert words(db, submission_id) == (True, "active", "succeeded", None)
 
 
@@ -89,9 +106,8 @@ def test_a_score_keeps_every_digit(bench: Bench, db: Db) -> None:
     bench.submit(mode="leaderboard")
     public = bench.claim()
     bench.store.complete(public, ranked(public, 1.2345678901234567e-06))
-    assert one(db, "SELECT score FROM leaderboard.runs WHERE mode = 'leaderboard'")["score"] == Decimal(
-        "1.2345678901234567e-06"
-    )
+    score = value(db, "SELECT score FROM leaderboard.runs WHERE mode = 'leaderboard'")
+    assert score == Decimal("1.2345678901234567e-06")
 
 
 def test_a_stale_attempt_writes_nothing_but_evidence(bench: Bench, db: Db) -> None:
@@ -103,23 +119,22 @@ def test_a_stale_attempt_writes_nothing_but_evidence(bench: Bench, db: Db) -> No
     new = bench.claim(host="host-b")
     assert (new.id, new.attempt) == (old.id, 2)
     wrong = result(Verdict.WRONG_ANSWER, run_record(passed=False))
-    with pytest.raises(
-        StaleAttemptError, match="attempt 1: expected to be running still, but it is running at attempt 2"
-    ):
+    says = "attempt 1: expected to be running still, but it is running at attempt 2"
+    with pytest.raises(StaleAttemptError, match=says):
         bench.store.complete(old, wrong)
-    assert one(db, "SELECT count(*) FROM leaderboard.runs")["count"] == 0
-    evidence = one(db, "SELECT * FROM runner.stale_result")
-    assert (evidence["job_id"], evidence["attempt"], evidence["verdict"]) == (old.id, 1, "wrong_answer")
-    assert evidence["result"]["runs"][0]["passed"] is False
-    with pytest.raises(StaleAttemptError):
-        bench.store.fail(old, error="x", report=None, slot="cpu0")
-    with pytest.raises(StaleAttemptError):
-        bench.store.release(old, reason="x")
-    with pytest.raises(StaleAttemptError):
-        bench.store.cancelled(old)
+    assert count(db, "leaderboard", "runs") == 0
+    evidence = rows(db, "SELECT job_id, attempt, verdict, result #> '{runs,0,passed}' FROM runner.stale_result")
+    assert evidence == [(old.id, 1, "wrong_answer", False)]
+    for end in (
+        partial(bench.store.fail, error="x", report=None, slot="cpu0"),
+        partial(bench.store.release, reason="x"),
+        bench.store.cancelled,
+    ):
+        with pytest.raises(StaleAttemptError):
+            end(old)
     bench.store.progress(old, Progress(phase="test", done=1, total=2))
-    assert one(db, "SELECT progress FROM runner.job")["progress"] is None
-    bench.store.complete(new, result(Verdict.ACCEPTED, run_record()))
+    assert value(db, "SELECT progress FROM runner.job") is None
+    bench.accept(new)
     assert words(db, submission_id)[2] == "succeeded"
 
 
@@ -130,11 +145,10 @@ def test_a_result_of_another_claim_with_the_same_numbers_is_refused(bench: Bench
     job = bench.claim()
     elsewhere = replace(job, started_at=job.started_at - timedelta(days=1))
     with pytest.raises(StaleAttemptError):
-        bench.store.complete(elsewhere, result(Verdict.ACCEPTED, run_record()))
-    assert one(db, "SELECT count(*) FROM leaderboard.runs")["count"] == 0
-    assert one(db, "SELECT count(*) FROM runner.stale_result")["count"] == 1
-    assert one(db, "SELECT submission_id FROM runner.event")["submission_id"] == job.submission_id
-    bench.store.complete(job, result(Verdict.ACCEPTED, run_record()))
+        bench.accept(elsewhere)
+    assert (count(db, "leaderboard", "runs"), count(db, "runner", "stale_result")) == (0, 1)
+    assert value(db, "SELECT submission_id FROM runner.event") == job.submission_id
+    bench.accept(job)
 
 
 def test_a_heartbeat_renews_what_is_ours_and_names_what_is_not(bench: Bench, db: Db) -> None:
@@ -155,15 +169,12 @@ def test_a_heartbeat_renews_what_is_ours_and_names_what_is_not(bench: Bench, db:
         (lost.id, False, False),
         (kept.id + 1000, False, False),
     ]
-    lease = one(
-        db, "SELECT extract(epoch FROM expires_at - now()) AS s, job_ids FROM runner.lease WHERE host = 'host-a'"
-    )
-    assert 590 < lease["s"] <= 600
-    assert lease["job_ids"] == [kept.id, cancelled.id]
-    ages = db.execute(
-        "SELECT submission_id FROM leaderboard.submission_job_status WHERE last_heartbeat > now() - interval '1 minute'"
-    ).fetchall()
-    assert {row["submission_id"] for row in ages} == {kept.submission_id, cancelled.submission_id}
+    lease = "SELECT extract(epoch FROM expires_at - now()), job_ids FROM runner.lease WHERE host = 'host-a'"
+    ((left_s, job_ids),) = rows(db, lease)
+    assert 590 < left_s <= 600
+    assert job_ids == [kept.id, cancelled.id]
+    beaten = "FROM leaderboard.submission_job_status WHERE last_heartbeat > now() - interval '1 minute' ORDER BY 1"
+    assert rows(db, f"SELECT submission_id {beaten}") == [(kept.submission_id,), (cancelled.submission_id,)]
     (host,) = bench.store.hosts()
     assert (host.name, host.running, host.slots) == ("host-a", 2, [{"gpu_type": "CPU"}])
     assert host.silent_s < 60
@@ -203,13 +214,13 @@ def test_progress_of_a_locked_job_does_not_wait(bench: Bench, db: Db) -> None:
     with psycopg.connect(bench.url) as other:
         other.execute("SELECT FROM runner.job FOR UPDATE")
         assert not bench.store.progress(job, progress)
-    assert one(db, "SELECT progress FROM runner.job")["progress"] is None
+    assert value(db, "SELECT progress FROM runner.job") is None
     assert notes(db) == []
     assert bench.store.progress(job, progress)
-    assert one(db, "SELECT progress FROM runner.job")["progress"]["done"] == 1
-    bench.store.complete(job, result(Verdict.ACCEPTED, run_record()))
+    assert value(db, "SELECT progress FROM runner.job")["done"] == 1
+    bench.accept(job)
     assert bench.store.progress(job, progress)
-    assert one(db, "SELECT progress FROM runner.job")["progress"] is None
+    assert value(db, "SELECT progress FROM runner.job") is None
 
 
 def test_only_progress_and_what_is_announced_is_notified(bench: Bench, db: Db) -> None:
@@ -275,7 +286,7 @@ def test_listen_hears_everything_that_is_pending_and_the_stop_event(bench: Bench
 
 def test_kernelbots_deletes_take_our_rows_along(bench: Bench, db: Db, finish: Callable[..., None]) -> None:
     """Deleting runs, submission and leaderboard the way KernelBot does leaves nothing of ours, and no error."""
-    board_id = bench.board()
+    bench.board()
     bench.submit(mode="leaderboard", idempotency_key="k")
     finish()
     bench.submit()
@@ -283,17 +294,14 @@ def test_kernelbots_deletes_take_our_rows_along(bench: Bench, db: Db, finish: Ca
     bench.store.reclaim()
     job = bench.claim()
     with pytest.raises(StaleAttemptError):
-        bench.store.complete(running, result(Verdict.ACCEPTED, run_record()))
-    db.execute("DELETE FROM leaderboard.runs")
-    db.execute("DELETE FROM leaderboard.submission")
-    db.execute("DELETE FROM leaderboard.templates")
-    db.execute("DELETE FROM leaderboard.leaderboard WHERE id = %s", (board_id,))
+        bench.accept(running)
+    for table in ("runs", "submission", "templates", "leaderboard"):
+        db.execute(f"DELETE FROM leaderboard.{table}".encode())  # noqa: S608 - tables above
     for table in ("job", "job_run", "stale_result", "artifact", "idempotency", "board"):
         assert count(db, "runner", table) == 0, table
-    with pytest.raises(StaleAttemptError, match="it is gone"):
-        bench.store.complete(job, result(Verdict.ACCEPTED, run_record()))
-    with pytest.raises(StaleAttemptError, match="it is gone"):
-        bench.store.complete(replace(job, attempt=7), result(Verdict.ACCEPTED))
+    for gone in (job, replace(job, attempt=7)):
+        with pytest.raises(StaleAttemptError, match="it is gone"):
+            bench.accept(gone)
 
 
 def test_gpu_types_show_their_queue_and_stay_when_nothing_changed(bench: Bench, db: Db) -> None:

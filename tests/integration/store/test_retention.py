@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from runner.base.model import Artifact, Verdict
 from runner.store import Reaped
-from tests.integration.store.conftest import Bench, Db, one, result, run_record
+from tests.integration.store.conftest import Bench, Db, count, result, rows, run_record, value
 
 DAY_S = 86_400.0
 NOTHING = Reaped(artifacts=0, stale_results=0, events=0, hosts=0, shares=0)
@@ -16,9 +15,22 @@ NOTHING = Reaped(artifacts=0, stale_results=0, events=0, hosts=0, shares=0)
 
 def names(db: Db, table: str, column: str) -> list[object]:
     """The values of a column, in order."""
-    query = sql.SQL("SELECT {} AS it FROM {} ORDER BY 1")
-    found = db.execute(query.format(sql.Identifier(column), sql.Identifier("runner", table))).fetchall()
-    return [row["it"] for row in found]
+    return [it for (it,) in rows(db, f"SELECT {column} FROM runner.{table} ORDER BY 1")]  # noqa: S608 - ours
+
+
+def drained(db: Db, *days: int) -> None:
+    """An event for each of these numbers of days ago, of a host with that name."""
+    query = "INSERT INTO runner.event (kind, host, at) SELECT 'drained', d, now() - d * interval '1 day'"
+    db.execute(f"{query} FROM unnest(%s) d".encode(), (list(days),))
+
+
+def advance_clock(db: Db, turn: int) -> None:
+    """Let the class of CPU jobs be at this turn."""
+    db.execute(
+        "INSERT INTO runner.clock (gpu_type, priority, turn) VALUES ('CPU', 0, %s)"
+        " ON CONFLICT (gpu_type, priority, seq) DO UPDATE SET turn = excluded.turn",
+        (turn,),
+    )
 
 
 def artifacts(bench: Bench, *sizes: int) -> None:
@@ -55,10 +67,7 @@ def test_evidence_and_events_go_by_their_age(bench: Bench, db: Db) -> None:
         " SELECT %s, d, '{}', now() - d * interval '1 day' FROM generate_series(1, 4) d",
         (job.id,),
     )
-    db.execute(
-        "INSERT INTO runner.event (kind, host, at) SELECT 'drained', d, now() - d * interval '1 day'"
-        " FROM generate_series(1, 4) d"
-    )
+    drained(db, *range(1, 5))
     found = bench.store.reap(keep_s=2.5 * DAY_S)
     assert (found.stale_results, found.events) == (2, 2)
     assert names(db, "stale_result", "attempt") == [1, 2]
@@ -86,15 +95,12 @@ def test_shares_go_once_their_clock_has_passed(bench: Bench, db: Db) -> None:
     bench.board()
     bench.submit(user_id="past")
     bench.submit(user_id="ahead")
-    db.execute(
-        "INSERT INTO runner.clock (gpu_type, priority, turn) VALUES ('CPU', 0, 5)"
-        " ON CONFLICT (gpu_type, priority, seq) DO UPDATE SET turn = 5"
-    )
+    advance_clock(db, 5)
     db.execute("UPDATE runner.share SET next_turn = CASE user_id WHEN 'past' THEN 5 ELSE 6 END")
     assert bench.store.reap(keep_s=DAY_S).shares == 1
     assert names(db, "share", "user_id") == ["ahead"]
     bench.submit(user_id="past")
-    assert one(db, "SELECT turn FROM runner.job WHERE user_id = 'past' ORDER BY id DESC LIMIT 1")["turn"] == 7
+    assert value(db, "SELECT turn FROM runner.job WHERE user_id = 'past' ORDER BY id DESC LIMIT 1") == 7
 
 
 def test_idempotency_keys_go_after_thirty_days(bench: Bench, db: Db) -> None:
@@ -112,10 +118,7 @@ def test_idempotency_keys_go_after_thirty_days(bench: Bench, db: Db) -> None:
 
 def test_a_backlog_goes_in_batches(bench: Bench, db: Db) -> None:
     """Each call is one, a transaction of its own that never takes long."""
-    db.execute(
-        "INSERT INTO runner.event (kind, host, at) SELECT 'drained', n, now() - interval '9 days'"
-        " FROM generate_series(1, 5) n"
-    )
+    drained(db, *range(5, 10))
     assert [bench.store.reap(keep_s=DAY_S, limit=2).events for _ in range(4)] == [2, 2, 1, 0]
     bench.board()
     for number in range(5):
@@ -126,16 +129,16 @@ def test_a_backlog_goes_in_batches(bench: Bench, db: Db) -> None:
 
 def test_one_reaper_works_at_a_time(bench: Bench, db: Db) -> None:
     """While another one works the call returns at once with nothing done, instead of waiting or deleting twice."""
-    db.execute("INSERT INTO runner.event (kind, host, at) VALUES ('drained', 'x', now() - interval '9 days')")
+    drained(db, 9)
     with db.transaction():
-        assert one(db, "SELECT events FROM runner.reap(keep => '1 day', at_most => 1)")["events"] == 1
+        assert value(db, "SELECT events FROM runner.reap(keep => '1 day', at_most => 1)") == 1
         assert bench.store.reap(keep_s=DAY_S) == NOTHING
     assert bench.store.reap(keep_s=DAY_S) == NOTHING
 
 
 def test_no_login_can_stop_the_reaper(bench: Bench, db: Db) -> None:
     """An advisory lock, which every login may take, stops nothing; the row that stops it no other role may lock."""
-    db.execute("INSERT INTO runner.event (kind, host, at) VALUES ('drained', 'x', now() - interval '9 days')")
+    drained(db, 9)
     with psycopg.connect(bench.url) as other:
         other.execute("SELECT pg_advisory_lock(7016325910443211)")
         assert bench.store.reap(keep_s=DAY_S).events == 1
@@ -150,10 +153,7 @@ def test_what_is_being_written_right_now_delays_no_cleanup(bench: Bench, db: Db)
     bench.submit()
     bench.register("gone")
     db.execute("UPDATE runner.host SET last_seen = now() - interval '8 days'")
-    db.execute(
-        "INSERT INTO runner.clock (gpu_type, priority, turn) VALUES ('CPU', 0, 9)"
-        " ON CONFLICT (gpu_type, priority, seq) DO UPDATE SET turn = 9"
-    )
+    advance_clock(db, 9)
     with db.transaction():
         db.execute("SELECT 1 FROM runner.share FOR UPDATE")
         db.execute("SELECT 1 FROM runner.host FOR UPDATE")
@@ -175,8 +175,7 @@ def test_reports_go_by_outcome(bench: Bench, db: Db) -> None:
     )
     reaped = bench.store.reap(keep_s=1.5 * DAY_S)
     assert (reaped.reports, reaped.superseded) == (1, 2)
-    found = db.execute("SELECT id, report IS NOT NULL AS told, verdict FROM runner.job ORDER BY id").fetchall()
-    assert [tuple(row.values()) for row in found] == [
+    assert rows(db, "SELECT id, report IS NOT NULL AS told, verdict FROM runner.job ORDER BY id") == [
         (1, True, "accepted"),
         (2, False, "wrong_answer"),
         (3, True, "wrong_answer"),
@@ -191,22 +190,21 @@ def test_files_that_no_submission_has_go(bench: Bench, db: Db) -> None:
     db.execute("INSERT INTO leaderboard.code_files (code) SELECT n::text::bytea FROM generate_series(1, 700) n")
     assert [bench.store.reap(keep_s=DAY_S).code for _ in range(3)] == [499, 100, 0]
     assert bench.store.reap(keep_s=DAY_S).code == 0
-    assert one(db, "SELECT count(*) FROM leaderboard.code_files")["count"] == 102
-    assert one(db, "SELECT count(*) FROM leaderboard.submission")["count"] == 1
+    assert (count(db, "leaderboard", "code_files"), count(db, "leaderboard", "submission")) == (102, 1)
 
 
 def test_a_file_that_is_being_submitted_stays(bench: Bench, db: Db, database_url: str) -> None:
     """A submission that is not committed has locked it."""
     bench.board()
     bench.submit(code=b"old")
-    code = "(SELECT array_agg(id) FROM leaderboard.code_files)"
+    remove = "SELECT runner.remove_code((SELECT array_agg(id) FROM leaderboard.code_files))"
     db.execute("DELETE FROM leaderboard.submission")
     with psycopg.connect(database_url) as storing:
         storing.execute("SELECT runner.submit('identity', 'u2', 'x.py', 'old', 'test')")
-        assert one(db, f"SELECT runner.remove_code({code}) AS removed")["removed"] == 0
-    assert one(db, f"SELECT runner.remove_code({code}) AS removed")["removed"] == 0
+        assert value(db, remove) == 0
+    assert value(db, remove) == 0
     db.execute("DELETE FROM leaderboard.submission")
-    assert one(db, f"SELECT runner.remove_code({code}) AS removed")["removed"] == 1
+    assert value(db, remove) == 1
 
 
 def test_a_board_takes_its_files_with_it(bench: Bench, db: Db) -> None:
@@ -217,4 +215,4 @@ def test_a_board_takes_its_files_with_it(bench: Bench, db: Db) -> None:
     bench.submit(code=b"everywhere")
     bench.submit(code=b"everywhere", leaderboard="other")
     bench.store.delete_board("identity", force=True)
-    assert [bytes(row["code"]) for row in db.execute("SELECT code FROM leaderboard.code_files")] == [b"everywhere"]
+    assert rows(db, "SELECT code FROM leaderboard.code_files") == [(b"everywhere",)]

@@ -6,7 +6,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import tuple_row
 
-from runner.store import migrate, schema
+from runner.store import migrate
 
 #: Every function and view of ours, with what it is. Object ids differ, so none is in it.
 OBJECTS = """
@@ -53,14 +53,6 @@ def test_a_function_or_view_that_was_changed_is_put_right(database_url: str) -> 
     }
     migrate(database_url)
     assert inventory(database_url) == right
-
-
-def test_every_function_and_view_has_its_file(database_url: str) -> None:
-    """The database has those of the files, and no other."""
-    found = [(kind, name) for kind, name in inventory(database_url) if name.startswith("runner.")]
-    for kind in ("function", "view"):
-        names = {name.removeprefix("runner.").partition("(")[0] for made, name in found if made == kind}
-        assert names == {path.stem for path in schema.paths(f"{kind}s")}
 
 
 def test_a_publication_of_all_tables_keeps_nothing_from_being_written(database_url: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from psycopg.rows import dict_row
 
 from runner.base.errors import HostNameTakenError, StaleAttemptError, SubmissionError
 from runner.base.model import Job, JobResult, JobState, Mode, Verdict
-from runner.store import Completion, HostRecord, Store
+from runner.store import Completion, HostRecord, Reclaimed, Store
 from tests.chaos import script
 from tests.chaos.script import VERDICTS, Script, job_key
 from tests.integration.store.conftest import TASK, Bench
@@ -59,6 +59,11 @@ SELECT j.id, j.submission_id, j.user_id, j.gpu_type, j.mode, j.secret, j.priorit
        (SELECT count(*) FROM runner.stale_result w WHERE w.job_id = j.id) AS evidence
 FROM runner.job j ORDER BY j.id
 """
+#: What job and model have under one name.
+SAME = (
+    *("state", "verdict", "attempt", "failures", "reclaims", "retired_as"),
+    *("cancel_requested", "superseded", "evidence"),
+)
 RUNS = """
 SELECT x.job_id, r.mode, r.passed, r.score::float8 AS score, r.submission_id, r.runner, r.secret, r.result
 FROM leaderboard.runs r LEFT JOIN runner.job_run x ON x.run_id = r.id ORDER BY r.id
@@ -303,7 +308,7 @@ class QueueMachine(RuleBasedStateMachine):
             self._complete(job, verdict, 1)
             self._fail(job, "gpu0")
             self._release(job)
-            self._end(job, lambda job=job: self.store.cancelled(job), lambda job=job: self.model.cancelled(job.id))  # type: ignore[misc]  # mypy: default in lambda
+            self._stop(job)
             self._beat(host, [(job.id, job.attempt)])
 
     @precondition(lambda self: self.model.waiting())
@@ -477,7 +482,9 @@ class QueueMachine(RuleBasedStateMachine):
         """A job that was asked to stop has stopped."""
         asked = [job for job in self.model.running() if job.cancel_requested]
         chosen = data.draw(st.sampled_from(asked), label="job")
-        job = self.attempts[chosen.id, chosen.attempt]
+        self._stop(self.attempts[chosen.id, chosen.attempt])
+
+    def _stop(self, job: Job) -> None:
         self._end(job, lambda: self.store.cancelled(job), lambda: self.model.cancelled(job.id))
 
     @precondition(lambda self: self.model.running())
@@ -500,13 +507,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def reclaim(self) -> None:
         """What expired is queued again, or over."""
-        taken = {found.job_id: (found.state, found.submission_done) for found in self.store.reclaim()}
-        expected = self.model.reclaim()
-        assert {job_id: state for job_id, (state, _) in taken.items()} == {
-            job_id: state for job_id, (state, _) in expected.items()
-        }
-        # Of jobs that end together only the last one knows, and the order is the database's.
-        assert sum(done for _, done in taken.values()) == sum(done for _, done in expected.values())
+        self._compare(self.store.reclaim(), self.model.reclaim())
 
     @precondition(lambda self: self.model.running())
     @rule(data=st.data(), host=st.sampled_from(HOSTS), died=st.booleans())
@@ -518,10 +519,12 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _recover(self, host: str, keep: Sequence[tuple[int, int]], *, died: bool) -> None:
         taken = self.store.recover(host=host, keep=keep, died=died, instance=self.model.hosts[host].instance)
-        expected = self.model.recover(host, keep, died=died)
-        assert {found.job_id: found.state for found in taken} == {
-            job_id: state for job_id, (state, _) in expected.items()
-        }
+        self._compare(taken, self.model.recover(host, keep, died=died))
+
+    def _compare(self, taken: Sequence[Reclaimed], expected: Mapping[int, tuple[JobState, bool]]) -> None:
+        states = {job_id: state for job_id, (state, _) in expected.items()}
+        assert {found.job_id: found.state for found in taken} == states
+        # Of jobs that end together only the last one knows, and the order is the database's.
         assert sum(found.submission_done for found in taken) == sum(done for _, done in expected.values())
 
     @precondition(lambda self: any(job.paused or job.avoiding for job in self.model.waiting()))
@@ -550,19 +553,13 @@ class QueueMachine(RuleBasedStateMachine):
         found = {row["id"]: row for row in self.db.execute(JOBS)}
         assert set(found) == set(self.model.jobs)
         for job in self.model.jobs.values():
-            row = found[job.id]
-            assert {key: row[key] for key in ("state", "verdict", "attempt", "failures", "reclaims", "retired_as")} == {
-                "state": job.state,
-                "verdict": job.verdict,
-                "attempt": job.attempt,
-                "failures": job.failures,
-                "reclaims": job.reclaims,
-                "retired_as": job.retired_as,
-            }, job
-            assert row["after_public"] == (job.after_public and job.state is JobState.QUEUED), job
-            assert (row["lease_owner"], row["leased"]) == (job.owner, job.state is JobState.RUNNING), job
-            assert (row["cancel_requested"], row["finished"]) == (job.cancel_requested, not job.open), job
-            assert (row["superseded"], row["evidence"]) == (job.superseded, job.evidence), job
+            expected = {name: getattr(job, name) for name in SAME} | {
+                "after_public": job.after_public and job.state is JobState.QUEUED,
+                "lease_owner": job.owner,
+                "leased": job.state is JobState.RUNNING,
+                "finished": not job.open,
+            }
+            assert {name: found[job.id][name] for name in expected} == expected, job
 
     @invariant()
     def every_row_is_of_the_attempt_that_ended_its_job(self) -> None:
@@ -577,20 +574,20 @@ class QueueMachine(RuleBasedStateMachine):
                 script.Row(mode=row["mode"], passed=row["passed"], scored=row["score"] is not None) for row in found
             ] == list(job.rows)
             assert {row["score"] for row in found} - {None} == {job.score} - {None}
-            assert {(row["submission_id"], row["runner"], row["secret"]) for row in found} == {
-                (job.submission, job.gpu_type, job.secret)
-            }
-            assert {(row["result"]["job"], row["result"]["attempt"]) for row in found} == {
-                (str(job.id), str(job.attempt))
-            }
+            whose = (job.submission, job.gpu_type, job.secret, str(job.id), str(job.attempt))
+            assert {
+                (row["submission_id"], row["runner"], row["secret"], row["result"]["job"], row["result"]["attempt"])
+                for row in found
+            } == {whose}
 
     @invariant()
     def every_submission_says_what_its_jobs_say(self) -> None:
         """Done, status and job status; an error exactly where something went wrong."""
-        found = [(row["id"], row["done"], row["status"], row["job_status"]) for row in self.db.execute(SUBMISSIONS)]
-        assert found == [(each.id, each.done, each.status, each.job_status) for each in self.model.submissions.values()]
-        for row in self.db.execute(SUBMISSIONS):
-            assert (row["error"] is not None) == (row["done"] and row["job_status"] != "succeeded"), row
+        found = self.db.execute(SUBMISSIONS).fetchall()
+        for row in found:
+            assert (row.pop("error") is not None) == (row["done"] and row["job_status"] != "succeeded"), row
+        expected = [(each.id, each.done, each.status, each.job_status) for each in self.model.submissions.values()]
+        assert [tuple(row.values()) for row in found] == expected
 
     @invariant()
     def the_ranking_holds_what_counts(self) -> None:
@@ -650,20 +647,13 @@ class QueueMachine(RuleBasedStateMachine):
     def _new_jobs(self, submission: int) -> list[ModelJob]:
         """What was made for a submission; some of it is closer to its end than most."""
         self.db.execute(SHORT_LIVES, {"submission": submission, "known": list(self.model.jobs)})
+        same = ("id", "gpu_type", "secret", "priority", "turn", "replaces", "after_public", "failures", "reclaims")
         return [
             ModelJob(
-                id=row["id"],
                 submission=submission,
                 user=row["user_id"],
-                gpu_type=row["gpu_type"],
                 mode=Mode(row["mode"]),
-                secret=row["secret"],
-                priority=row["priority"],
-                turn=row["turn"],
-                replaces=row["replaces"],
-                after_public=row["after_public"],
-                failures=row["failures"],
-                reclaims=row["reclaims"],
+                **{name: row[name] for name in same},
             )
             for row in self.db.execute(JOBS)
             if row["id"] not in self.model.jobs and row["submission_id"] == submission

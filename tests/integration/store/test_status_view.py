@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from psycopg import sql
 
-from runner.base.model import Job, Progress, Verdict
+from runner.base.model import Progress, Verdict
 from runner.extras.boards.again import Selection
 from runner.store import POSITION_LIMIT
-from tests.integration.store.conftest import Bench, Db, one, ranked, result, run_record
+from tests.integration.store.conftest import Bench, Db, enqueue, one, ranked, result, rows, run_record, value
 from tests.integration.store.test_again import evaluate, ranked_submission
 
 
@@ -28,36 +27,36 @@ def phase(db: Db, submission_id: int) -> str | None:
     return words
 
 
-PHASES = [
-    ("leaderboard", None, "starting"),
-    ("leaderboard", Progress(phase="build", done=0, total=1), "building"),
-    ("leaderboard", Progress(phase="build", done=1, total=1), "building"),
-    ("leaderboard", Progress(phase="compile", done=0, total=0), "building"),
-    ("leaderboard", Progress(phase="test", done=0, total=10), "testing case 1 of 10"),
-    ("leaderboard", Progress(phase="test", done=2, total=10), "testing case 3 of 10"),
-    ("leaderboard", Progress(phase="test", done=10, total=10), "testing case 10 of 10"),
-    ("leaderboard", Progress(phase="benchmark", done=0, total=4), "benchmarking case 1 of 4"),
-    ("leaderboard", Progress(phase="leaderboard", done=3, total=4), "ranked run case 4 of 4"),
-    ("leaderboard", Progress(phase="leaderboard", done=4, total=4), "finishing"),
-    ("leaderboard", Progress(phase="leaderboard", done=0, total=0), "ranked run"),
-    ("test", Progress(phase="test", done=10, total=10), "finishing"),
-    ("test", Progress(phase="test", done=0, total=0), "testing"),
-    ("benchmark", Progress(phase="benchmark", done=1, total=2), "benchmarking case 2 of 2"),
-    ("profile", Progress(phase="profile.0", done=0, total=1), "profiling case 1"),
-    ("profile", Progress(phase="profile.2", done=1, total=1), "profiling case 3"),
-    ("test", Progress(phase="warm-up", done=1, total=3), "warm-up case 2 of 3"),
-]
+#: Mode, phase, done, total.
+PHASES: Mapping[tuple[str, str, int, int], str] = {
+    ("leaderboard", "build", 0, 1): "building",
+    ("leaderboard", "build", 1, 1): "building",
+    ("leaderboard", "compile", 0, 0): "building",
+    ("leaderboard", "test", 0, 10): "testing case 1 of 10",
+    ("leaderboard", "test", 2, 10): "testing case 3 of 10",
+    ("leaderboard", "test", 10, 10): "testing case 10 of 10",
+    ("leaderboard", "benchmark", 0, 4): "benchmarking case 1 of 4",
+    ("leaderboard", "leaderboard", 3, 4): "ranked run case 4 of 4",
+    ("leaderboard", "leaderboard", 4, 4): "finishing",
+    ("leaderboard", "leaderboard", 0, 0): "ranked run",
+    ("test", "test", 10, 10): "finishing",
+    ("test", "test", 0, 0): "testing",
+    ("benchmark", "benchmark", 1, 2): "benchmarking case 2 of 2",
+    ("profile", "profile.0", 0, 1): "profiling case 1",
+    ("profile", "profile.2", 1, 1): "profiling case 3",
+    ("test", "warm-up", 1, 3): "warm-up case 2 of 3",
+}
 
 
 def test_the_phase_is_told_in_words(bench: Bench, db: Db) -> None:
     """Whatever a daemon posts becomes text that a person can read."""
     bench.board()
-    for mode, progress, expected in PHASES:
+    for (mode, name, done, total), expected in PHASES.items():
         submission_id = bench.submit(mode=mode)
         assert phase(db, submission_id) == "queued"
         job = bench.claim()
-        if progress is not None:
-            bench.store.progress(job, progress)
+        assert phase(db, submission_id) == "starting"
+        bench.store.progress(job, Progress(phase=name, done=done, total=total))
         assert phase(db, submission_id) == expected
 
 
@@ -106,29 +105,28 @@ def test_how_long_a_secret_run_took_is_not_told(bench: Bench, db: Db, mode: str)
     """A submission could sleep for as long as secret data say: no duration, no time of a row, an end to the second."""
     bench.board()
     submission_id = bench.submit(mode=mode)
-    for count in range(2 if mode == "leaderboard" else 1):
+    for number in (1, 2) if mode == "leaderboard" else (1,):
         job = bench.claim()
         found = ranked(job) if mode == "leaderboard" else result(Verdict.ACCEPTED, run_record())
-        bench.store.complete(
-            job, replace(found, eval_ns=(count + 1) * 1_000_000_000, build_ns=(count + 1) * 10_000_000)
-        )
+        bench.store.complete(job, replace(found, eval_ns=number * 10**9, build_ns=number * 10**7))
     line = status(db, submission_id)
     assert (line["eval_ms"], line["build_ms"]) == ((1000, 10) if mode == "leaderboard" else (None, None))
     assert line["finished_at"].microsecond == 0
-    ended = one(db, "SELECT max(finished_at) AS at FROM runner.job")["at"]
+    ended = value(db, "SELECT max(finished_at) FROM runner.job")
     assert timedelta(0) <= line["finished_at"] - ended < timedelta(seconds=1)
     for view in ("result", "seen_run"):
-        query = sql.SQL("SELECT secret, start_time, end_time, score FROM runner.{}").format(sql.Identifier(view))
-        for row in db.execute(query).fetchall():
-            assert (row["start_time"] is None, row["end_time"] is None) == (row["secret"], row["secret"])
-            assert row["score"] is None or not row["secret"]
+        query = f"SELECT secret, start_time, end_time, score FROM runner.{view}"  # noqa: S608 - views above
+        for secret, start_time, end_time, score in rows(db, query):
+            assert (start_time is None, end_time is None) == (secret, secret)
+            assert score is None or not secret
 
 
 def test_a_type_that_no_host_serves_is_told_since_when(bench: Bench, db: Db) -> None:
     """From the submission's time, or from the last sign of a host that served it; none once one does."""
     bench.board("identity", "A100", "H100")
     submission_id = bench.submit(gpu_types=["A100", "H100"])
-    made = one(db, "SELECT min(created_at) AS at FROM runner.job")["at"]
+    made = value(db, "SELECT min(created_at) FROM runner.job")
+    seen = "SELECT last_seen FROM runner.host WHERE name = 'node2'"
 
     def since() -> datetime | None:
         found: datetime | None = status(db, submission_id)["no_host_since"]
@@ -139,12 +137,12 @@ def test_a_type_that_no_host_serves_is_told_since_when(bench: Bench, db: Db) -> 
     bench.register("node2", "A100")
     assert since() is None
     bench.store.drain("node2")
-    assert since() == one(db, "SELECT last_seen FROM runner.host WHERE name = 'node2'")["last_seen"]
+    assert since() == value(db, seen)
     bench.store.undrain("node2")
     db.execute("UPDATE runner.host SET last_seen = now() - interval '61 seconds' WHERE name = 'node2'")
     assert since() == made
     db.execute("UPDATE runner.job SET created_at = now() - interval '1 hour'")
-    assert since() == one(db, "SELECT last_seen FROM runner.host WHERE name = 'node2'")["last_seen"]
+    assert since() == value(db, seen)
     bench.claim("A100")
     assert since() is None
 
@@ -184,8 +182,8 @@ def test_a_retry_says_why_and_when(bench: Bench, db: Db) -> None:
     line = status(db, submission_id)
     assert (line["phase"], line["attempts"]) == ("queued to be tried again", 1)
     assert line["retry_reason"] == "a fault of host node7, not of the submission"
-    assert timedelta(0) < line["retry_at"] - one(db, "SELECT now() AS now")["now"] <= timedelta(seconds=5000)
-    db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL")
+    assert timedelta(0) < line["retry_at"] - value(db, "SELECT now()") <= timedelta(seconds=5000)
+    bench.end_pauses()
     assert phase(db, submission_id) == "queued"
     bench.claim(host="node8", lease_s=-1)
     assert status(db, submission_id)["retry_reason"] == "a fault of host node7, not of the submission"
@@ -194,7 +192,7 @@ def test_a_retry_says_why_and_when(bench: Bench, db: Db) -> None:
     assert (line["attempts"], line["retry_reason"], line["retry_at"]) == (2, "host node8 stopped answering", None)
     job = bench.claim(host="node9")
     assert status(db, submission_id)["retry_reason"] == "host node8 stopped answering"
-    bench.store.complete(job, result(Verdict.ACCEPTED, run_record()))
+    bench.accept(job)
     line = status(db, submission_id)
     assert (line["attempts"], line["retry_reason"]) == (3, None)
 
@@ -275,8 +273,7 @@ def test_the_list_shows_what_runs_then_what_waits_then_what_is_over(bench: Bench
     over = [ranked_submission(bench) for _ in range(3)]
     running = bench.submit(user_id="u2")
     waiting = [bench.submit(user_id="u2") for _ in range(2)]
-    claimed: Job = bench.claim()
-    assert claimed.submission_id == running
+    bench.claim_of(running)
     bench.store.rerun(Selection(submission_id=over[0]))
     expected = [running, waiting[1], waiting[0], over[0], over[2], over[1]]
     for limit in range(1, 8):
@@ -286,38 +283,34 @@ def test_the_list_shows_what_runs_then_what_waits_then_what_is_over(bench: Bench
 def test_results_of_any_writer_are_shown(bench: Bench, db: Db) -> None:
     """Ours by way of their jobs; another program's where it made the submission, with a job of ours or without."""
     board = bench.board()
-    ours = bench.submit(mode="leaderboard")
-    for _ in ("public", "secret"):
-        job = bench.claim()
-        bench.store.complete(job, ranked(job))
+    ours = ranked_submission(bench)
     make = (
         "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time, done)"
         " SELECT %s, 'x.py', user_id, code_id, now(), false FROM leaderboard.submission LIMIT 1 RETURNING id"
     )
-    theirs, shared = (one(db, make, board)["id"] for _ in range(2))
-    one(db, "SELECT runner.enqueue(%s, 'test', ARRAY['CPU'])", shared)
-    bench.store.complete(bench.claim_of(shared), result(Verdict.ACCEPTED, run_record()))
+    theirs, shared = (value(db, make, board) for _ in range(2))
+    enqueue(bench.store, shared, mode="test", gpu_types=["CPU"])
+    bench.accept(bench.claim_of(shared))
     for submission_id in (theirs, shared):
         db.execute(
             "INSERT INTO leaderboard.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed,"
             " system_info) VALUES (%s, now(), now(), 'leaderboard', true, 'T4', 1, true, '{}')",
             (submission_id,),
         )
-    rows = db.execute("SELECT submission_id, job_id, mode, secret, score FROM runner.result ORDER BY run_id").fetchall()
-    assert [(row["submission_id"], row["job_id"] is None, row["mode"], row["score"] is None) for row in rows] == [
-        (ours, False, "test", True),
-        (ours, False, "benchmark", True),
-        (ours, False, "leaderboard", False),
-        (ours, False, "test", True),
-        (ours, False, "benchmark", True),
+    query = "SELECT submission_id, job_id IS NULL, mode, score IS NOT NULL AS scored FROM runner.result ORDER BY run_id"
+    assert rows(db, query) == [
+        (ours, False, "test", False),
+        (ours, False, "benchmark", False),
         (ours, False, "leaderboard", True),
-        (shared, False, "test", True),
-        (theirs, True, "leaderboard", True),
-        (shared, True, "leaderboard", True),
+        (ours, False, "test", False),
+        (ours, False, "benchmark", False),
+        (ours, False, "leaderboard", False),
+        (shared, False, "test", False),
+        (theirs, True, "leaderboard", False),
+        (shared, True, "leaderboard", False),
     ]
-    for submission_id, count in ((ours, 6), (theirs, 1), (shared, 2)):
-        found = one(db, "SELECT count(*) FROM runner.result WHERE submission_id = %s", submission_id)
-        assert found["count"] == count
+    for submission_id, number in ((ours, 6), (theirs, 1), (shared, 2)):
+        assert value(db, "SELECT count(*) FROM runner.result WHERE submission_id = %s", submission_id) == number
 
 
 def test_of_a_secret_run_an_author_sees_its_verdict_alone(bench: Bench, finish: Callable[..., None], db: Db) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -14,23 +15,24 @@ from psycopg.rows import dict_row
 
 from runner.base.errors import NotFoundError, SubmissionError
 from runner.extras.boards.store import BoardStore
-from tests.integration.store.conftest import CODE, Bench, Db, count, enqueue, notes, one, refused, together
+from tests.integration.store.conftest import CODE, Bench, Db, count, enqueue, notes, one, refused, rows, together, value
+
+CATEGORIES = "SELECT mode_category FROM leaderboard.submission ORDER BY id"
 
 
 def test_a_submission_is_stored_as_kernelbot_stores_it(bench: Bench, db: Db) -> None:
     """User, code, submission, job and job status are there, with KernelBot's words."""
     bench.board()
     submission_id = bench.submit(mode="benchmark")
-    stored = one(db, "SELECT * FROM leaderboard.submission")
-    assert (stored["id"], stored["file_name"], stored["user_id"]) == (submission_id, "fast.py", "u1")
-    assert (stored["done"], stored["status"], stored["mode_category"]) == (False, "active", "test")
-    code = one(db, "SELECT * FROM leaderboard.code_files")
-    assert (code["code"], code["hash"], code["old_code"]) == (CODE, hashlib.sha256(CODE).hexdigest(), None)
-    assert one(db, "SELECT user_name FROM leaderboard.user_info WHERE id = 'u1'")["user_name"] == "Ada"
-    status = one(db, "SELECT * FROM leaderboard.submission_job_status")
-    assert (status["submission_id"], status["status"], status["error"]) == (submission_id, "pending", None)
-    job = one(db, "SELECT * FROM runner.job")
-    assert (job["gpu_type"], job["mode"], job["secret"], job["state"]) == ("CPU", "benchmark", False, "queued")
+    stored = "SELECT id, file_name, user_id, done, status, mode_category FROM leaderboard.submission"
+    assert rows(db, stored) == [(submission_id, "fast.py", "u1", False, "active", "test")]
+    code = rows(db, "SELECT code, hash, old_code FROM leaderboard.code_files")
+    assert code == [(CODE, hashlib.sha256(CODE).hexdigest(), None)]
+    assert rows(db, "SELECT id, user_name FROM leaderboard.user_info") == [("u1", "Ada")]
+    status = rows(db, "SELECT submission_id, status, error FROM leaderboard.submission_job_status")
+    assert status == [(submission_id, "pending", None)]
+    jobs = rows(db, "SELECT gpu_type, mode, secret, state FROM runner.job")
+    assert jobs == [("CPU", "benchmark", False, "queued")]
 
 
 def test_leaderboard_mode_makes_two_jobs_and_private_only_the_secret_one(bench: Bench, db: Db) -> None:
@@ -38,26 +40,22 @@ def test_leaderboard_mode_makes_two_jobs_and_private_only_the_secret_one(bench: 
     bench.board("identity", "A100", "H100")
     ranked = bench.submit(mode="leaderboard", gpu_types=["H100", "A100"])
     private = bench.submit(mode="private", gpu_types=["A100"])
-    jobs = db.execute("SELECT submission_id, gpu_type, secret FROM runner.job ORDER BY id").fetchall()
-    assert [tuple(job.values()) for job in jobs] == [
+    assert rows(db, "SELECT submission_id, gpu_type, secret FROM runner.job ORDER BY id") == [
         (ranked, "H100", False),
         (ranked, "H100", True),
         (ranked, "A100", False),
         (ranked, "A100", True),
         (private, "A100", True),
     ]
-    categories = db.execute("SELECT mode_category FROM leaderboard.submission ORDER BY id").fetchall()
-    assert [row["mode_category"] for row in categories] == ["leaderboard", "test"]
+    assert rows(db, CATEGORIES) == [("leaderboard",), ("test",)]
 
 
 def test_a_user_name_is_kept_when_none_is_given(bench: Bench, db: Db) -> None:
     """A frontend that does not know the name does not erase it; one that knows a new one changes it."""
     bench.board()
-    bench.submit(user_name="Ada")
-    bench.submit(user_name=None)
-    assert one(db, "SELECT user_name FROM leaderboard.user_info")["user_name"] == "Ada"
-    bench.submit(user_name="Grace")
-    assert one(db, "SELECT user_name FROM leaderboard.user_info")["user_name"] == "Grace"
+    for given, kept in (("Ada", "Ada"), (None, "Ada"), ("Grace", "Grace")):
+        bench.submit(user_name=given)
+        assert rows(db, "SELECT user_name FROM leaderboard.user_info") == [(kept,)]
 
 
 REFUSED = [
@@ -88,15 +86,10 @@ REFUSED = [
     ({"code": b"#!POPCORN leaderboard identity\n//!POPCORN leaderboard identity\n"}, "KR009", "two leaderboard"),
     ({"user_id": "banned"}, "KR010", "is banned"),
     ({"user_id": "u\x1b[2J"}, "KR010", "none of them a control character"),
-    ({"user_name": "Ada\u202e"}, "KR010", "none of them a control character"),
-    ({"user_name": "A\u200bda"}, "KR010", "none of them a control character"),
-    ({"user_name": "\ufeffAda"}, "KR010", "none of them a control character"),
-    ({"user_name": "Ada\U000e0041"}, "KR010", "none of them a control character"),
-    ({"user_name": "A\u200dda"}, "KR010", "none of them a control character"),
-    ({"user_name": "A\u3164da"}, "KR010", "none of them a control character"),
-    ({"user_name": "A\u061cda"}, "KR010", "none of them a control character"),
-    ({"user_name": "Ada\ufe0f"}, "KR010", "none of them a control character"),
-    ({"user_name": "Ada\U000e0100"}, "KR010", "none of them a control character"),
+    *(
+        ({"user_name": f"A{odd}"}, "KR010", "none of them a control character")
+        for odd in "\u202e\u200b\ufeff\U000e0041\u200d\u3164\u061c\ufe0f\U000e0100"
+    ),
     # PostgreSQL's text holds no NUL, its UTF-8 no lone surrogate.
     ({"leaderboard": "iden\x00tity"}, "KR001", "does not exist"),
     ({"file_name": "a\ud800/.py"}, "KR008", "bad file name"),
@@ -123,7 +116,7 @@ def refusing(create_database: Callable[[str | None], str], migrated_template: st
     bench.board("two", "A100", "H100")
     for name in ("closed", "bare", "invited", "limited"):
         bench.board(name)
-    with psycopg.Connection[dict[str, Any]].connect(url, autocommit=True, row_factory=dict_row) as db:
+    with Db.connect(url, autocommit=True, row_factory=dict_row) as db:
         db.execute("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 minute' WHERE name = 'closed'")
         db.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = 'invited'")
         db.execute(
@@ -183,8 +176,7 @@ def test_directives_choose_board_and_gpus_but_an_explicit_gpu_wins(bench: Bench,
     code = b"#!POPCORN leaderboard identity\n#!POPCORN gpus H100\n"
     bench.submit(leaderboard=None, code=code)
     bench.submit(code=code, gpu_types=["A100"])
-    jobs = db.execute("SELECT gpu_type FROM runner.job ORDER BY id").fetchall()
-    assert [job["gpu_type"] for job in jobs] == ["H100", "A100"]
+    assert rows(db, "SELECT gpu_type FROM runner.job ORDER BY id") == [("H100",), ("A100",)]
 
 
 def test_gpu_aliases_lead_to_the_boards_own_name(bench: Bench, db: Db) -> None:
@@ -192,8 +184,7 @@ def test_gpu_aliases_lead_to_the_boards_own_name(bench: Bench, db: Db) -> None:
     bench.board("identity", "B200_Nebius", "H100")
     bench.store.sync_gpu_types([("B200", "nvidia", ["B200_Nebius", "blackwell"], "")])
     bench.submit(gpu_types=["blackwell", "h100"])
-    jobs = db.execute("SELECT gpu_type FROM runner.job ORDER BY id").fetchall()
-    assert [job["gpu_type"] for job in jobs] == ["B200_Nebius", "H100"]
+    assert rows(db, "SELECT gpu_type FROM runner.job ORDER BY id") == [("B200_Nebius",), ("H100",)]
 
 
 def test_an_invited_user_may_submit_to_a_closed_board(bench: Bench, db: Db) -> None:
@@ -201,10 +192,8 @@ def test_an_invited_user_may_submit_to_a_closed_board(bench: Bench, db: Db) -> N
     board_id = bench.board()
     db.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed'")
     db.execute("INSERT INTO leaderboard.leaderboard_invite (code, user_id, claimed_at) VALUES ('c', 'u1', now())")
-    db.execute(
-        "INSERT INTO leaderboard.leaderboard_invite_scope SELECT id, %s FROM leaderboard.leaderboard_invite",
-        (board_id,),
-    )
+    scope = "INSERT INTO leaderboard.leaderboard_invite_scope SELECT id, %s FROM leaderboard.leaderboard_invite"
+    db.execute(scope, (board_id,))
     assert bench.submit() > 0
     with pytest.raises(SubmissionError, match="by invitation"):
         bench.submit(user_id="u2")
@@ -213,11 +202,7 @@ def test_an_invited_user_may_submit_to_a_closed_board(bench: Bench, db: Db) -> N
 def test_a_rate_limit_counts_the_last_hour_per_user_and_category(bench: Bench, db: Db) -> None:
     """The limit holds per user and category, and an hour later there is room again."""
     board_id = bench.board()
-    db.execute(
-        "INSERT INTO leaderboard.rate_limit (leaderboard_id, mode_category, max_submissions_per_hour)"
-        " VALUES (%s, 'test', 2)",
-        (board_id,),
-    )
+    db.execute("INSERT INTO leaderboard.rate_limit VALUES (DEFAULT, %s, 'test', 2)", (board_id,))
     for _ in range(2):
         bench.submit()
     with pytest.raises(SubmissionError, match="2 of 2 test submissions an hour"):
@@ -243,7 +228,7 @@ def test_the_same_key_returns_the_same_submission(bench: Bench, db: Db) -> None:
     outcomes = together(4, bench, lambda store, _: Bench(store=store, url=bench.url).submit(idempotency_key="k"))
     assert len(set(outcomes)) == 1
     assert isinstance(outcomes[0], int)
-    assert one(db, "SELECT count(*) FROM runner.job")["count"] == 1
+    assert count(db, "runner", "job") == 1
     db.execute("UPDATE leaderboard.leaderboard SET deadline = now()")
     assert bench.submit(idempotency_key="k") == outcomes[0]
     with pytest.raises(SubmissionError, match="was used for submission"):
@@ -257,7 +242,7 @@ def test_the_same_key_knows_the_same_submission_in_other_words(bench: Bench, db:
     bench.board()
     call = "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test', %s, NULL, %s, 'k') AS id"
     wishes: list[tuple[list[str] | None, int | None]] = [(["CPU"], 0), (["cpu"], None), (["Cpu"], 0)]
-    assert len({one(db, call, gpu_types, priority)["id"] for gpu_types, priority in wishes}) == 1
+    assert len({value(db, call, gpu_types, priority) for gpu_types, priority in wishes}) == 1
     for gpu_types, priority in ((["CPU"], 1), (None, 0)):
         with refused("KR014"):
             one(db, call, gpu_types, priority)
@@ -268,27 +253,28 @@ def test_enqueue_adds_jobs_to_a_row_kernelbot_made(bench: Bench, db: Db) -> None
     board_id = bench.board()
     db.execute("INSERT INTO leaderboard.user_info (id) VALUES ('7')")
     db.execute("INSERT INTO leaderboard.code_files (code) VALUES (%s)", (CODE,))
-    stored = one(
+    stored = value(
         db,
         "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time)"
         " SELECT %s, 'x.py', '7', id, now() FROM leaderboard.code_files RETURNING id",
         board_id,
     )
     db.execute(
-        "INSERT INTO leaderboard.submission_job_status (submission_id, status) VALUES (%s, 'initial')", (stored["id"],)
+        "INSERT INTO leaderboard.submission_job_status (submission_id, status) VALUES (%s, 'initial')", (stored,)
     )
-    assert enqueue(bench.store, stored["id"], mode="leaderboard", gpu_types=["CPU"]) == 2
-    assert one(db, "SELECT status FROM leaderboard.submission_job_status")["status"] == "pending"
-    assert one(db, "SELECT mode_category FROM leaderboard.submission")["mode_category"] == "leaderboard"
-    with pytest.raises(SubmissionError, match="already waits"):
-        enqueue(bench.store, stored["id"], mode="leaderboard", gpu_types=["CPU"])
-    with pytest.raises(SubmissionError, match="unknown mode"):
-        enqueue(bench.store, stored["id"], mode="fast")
-    with pytest.raises(SubmissionError, match="not offered"):
-        enqueue(bench.store, stored["id"], mode="test", gpu_types=["H100"])
+    assert enqueue(bench.store, stored, mode="leaderboard", gpu_types=["CPU"]) == 2
+    assert value(db, "SELECT status FROM leaderboard.submission_job_status") == "pending"
+    assert rows(db, CATEGORIES) == [("leaderboard",)]
+    for mode, gpu_type, says in (
+        ("leaderboard", "CPU", "already waits"),
+        ("fast", "CPU", "unknown mode"),
+        ("test", "H100", "not offered"),
+    ):
+        with pytest.raises(SubmissionError, match=says):
+            enqueue(bench.store, stored, mode=mode, gpu_types=[gpu_type])
     db.execute("UPDATE leaderboard.submission SET done = true")
     with pytest.raises(SubmissionError, match="is finished"):
-        enqueue(bench.store, stored["id"], mode="test")
+        enqueue(bench.store, stored, mode="test")
     with pytest.raises(NotFoundError, match="submission 99 does not exist"):
         enqueue(bench.store, 99, mode="test")
 
@@ -387,7 +373,7 @@ def test_enqueue_keeps_the_cap_on_open_jobs(bench: Bench, db: Db) -> None:
 
     outcomes = together(2, bench, add)
     assert sorted(map(str, map(type, outcomes))) == sorted(map(str, (int, SubmissionError)))
-    assert one(db, "SELECT count(*) FROM runner.job")["count"] == 4
+    assert count(db, "runner", "job") == 4
 
 
 def test_a_ranked_job_that_is_added_to_a_test_submission_counts_as_ranked(bench: Bench, db: Db) -> None:
@@ -397,13 +383,10 @@ def test_a_ranked_job_that_is_added_to_a_test_submission_counts_as_ranked(bench:
     first, second = bench.submit(), bench.submit()
     assert enqueue(bench.store, first, mode="benchmark") == 1
     assert enqueue(bench.store, first, mode="leaderboard") == 2
-    full = "1 of 1 leaderboard submissions an hour"
-    with pytest.raises(SubmissionError, match=full):
-        enqueue(bench.store, second, mode="leaderboard")
-    with pytest.raises(SubmissionError, match=full):
-        bench.submit(mode="leaderboard")
-    found = db.execute("SELECT mode_category FROM leaderboard.submission ORDER BY id").fetchall()
-    assert [row["mode_category"] for row in found] == ["leaderboard", "test"]
+    for further in (partial(enqueue, bench.store, second), bench.submit):
+        with pytest.raises(SubmissionError, match="1 of 1 leaderboard submissions an hour"):
+            further(mode="leaderboard")
+    assert rows(db, CATEGORIES) == [("leaderboard",), ("test",)]
 
 
 def test_a_row_that_was_stored_before_the_deadline_is_queued_after_it(bench: Bench, db: Db) -> None:

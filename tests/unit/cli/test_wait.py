@@ -10,19 +10,16 @@ from runner.base.errors import DatabaseUnavailableError, MissingRightError
 from runner.base.model import JobState
 from runner.cli.view import ShownSubmission, from_store
 from runner.cli.wait import LAST_INTERVAL_S, OUTAGE_S, wait_until
+from tests.support.clock import Clock
 from tests.unit.cli import samples
 
 
-class Clock:
+class Pausing(Clock):
     """Time that passes only during pauses."""
 
     def __init__(self) -> None:
-        self.now_s = 100.0
+        super().__init__()
         self.pauses: list[float] = []
-
-    def __call__(self) -> float:
-        """Seconds."""
-        return self.now_s
 
     def pause(self, seconds: float) -> None:
         """Let time pass."""
@@ -48,27 +45,23 @@ def _answers(*answers: ShownSubmission | Exception) -> Callable[[], ShownSubmiss
     return look
 
 
-def _over(view: ShownSubmission) -> bool:
-    """Whether nothing more will happen to it."""
-    return view.over
-
-
-def _ignore(_: object) -> None:
-    """Explain nothing."""
-
-
-def test_an_outage_of_the_database_is_explained_and_survived() -> None:
-    """The waiting goes on, at one look a second, and ends when the database is back with a verdict."""
-    clock, said = Clock(), list[str]()
-    away = DatabaseUnavailableError("connection refused")
-    view = wait_until(
-        _answers(_view(JobState.RUNNING), away, away, _view(JobState.DONE)),
-        _over,
-        show=_ignore,
+def _wait(clock: Pausing, said: list[str], *answers: ShownSubmission | Exception) -> ShownSubmission | None:
+    """Look until nothing more will happen."""
+    return wait_until(
+        _answers(*answers),
+        lambda view: view.over,
+        show=lambda _: None,
         explain=said.append,
         clock=clock,
         pause=clock.pause,
     )
+
+
+def test_an_outage_of_the_database_is_explained_and_survived() -> None:
+    """The waiting goes on, at one look a second, and ends when the database is back with a verdict."""
+    clock, said = Pausing(), list[str]()
+    away = DatabaseUnavailableError("connection refused")
+    view = _wait(clock, said, _view(JobState.RUNNING), away, away, _view(JobState.DONE))
     assert view is not None
     assert len(said) == 2
     assert "connection refused" in said[0]
@@ -77,23 +70,16 @@ def test_an_outage_of_the_database_is_explained_and_survived() -> None:
 
 def test_a_right_that_is_missing_is_no_outage() -> None:
     """It is said at once: waiting would not bring it."""
-    clock, said = Clock(), list[str]()
-    look = _answers(MissingRightError("permission denied for table submission"))
+    clock, said = Pausing(), list[str]()
     with pytest.raises(MissingRightError):
-        wait_until(look, _over, show=_ignore, explain=said.append, clock=clock, pause=clock.pause)
+        _wait(clock, said, MissingRightError("permission denied for table submission"))
     assert (said, clock.pauses) == ([], [])
 
 
 def test_an_outage_that_does_not_end_is_reported() -> None:
     """After half an hour the error is the caller's."""
-    clock = Clock()
+    clock = Pausing()
+    began_s = clock.now_s
     with pytest.raises(DatabaseUnavailableError):
-        wait_until(
-            _answers(DatabaseUnavailableError("gone")),
-            _over,
-            show=_ignore,
-            explain=_ignore,
-            clock=clock,
-            pause=clock.pause,
-        )
-    assert clock.now_s - 100.0 == pytest.approx(OUTAGE_S, abs=2 * LAST_INTERVAL_S)
+        _wait(clock, [], DatabaseUnavailableError("gone"))
+    assert clock.now_s - began_s == pytest.approx(OUTAGE_S, abs=2 * LAST_INTERVAL_S)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 from unittest.mock import Mock
 
@@ -59,7 +59,7 @@ def workers() -> dict[str, Worker]:
 
 def job(gpu_type: str, *, avoid_slot: str | None = None, job_id: int = 1) -> Job:
     """Some job."""
-    return replace(samples.job(gpu_type=gpu_type), id=job_id, attempt=1, avoid_slot=avoid_slot)
+    return samples.job(gpu_type=gpu_type, id=job_id, avoid_slot=avoid_slot)
 
 
 def capacity_of(*host: Worker, quarantined: Callable[[], Collection[str]] = frozenset) -> Capacity:
@@ -102,9 +102,9 @@ def test_a_slot_whose_container_does_not_go_is_not_offered() -> None:
     """The others go on."""
     host, stuck = workers(), {"one0"}
     capacity = capacity_of(*host.values(), quarantined=lambda: stuck)
-    assert capacity.request(capacity.free()) == {"Four": 1, "Quad": 1, "One": 2, "Single": 2, "CPU": 1}
     # A busy slot is used; what an alias's job may use counts under the alias, too.
-    assert capacity.usable() == {"Four": 1, "Quad": 1, "One": 2, "Single": 2, "CPU": 1}
+    others = {"Four": 1, "Quad": 1, "One": 2, "Single": 2, "CPU": 1}
+    assert (capacity.request(capacity.free()), capacity.usable()) == (others, others)
     stuck |= set(host)
     assert not capacity.usable()
     stuck.clear()

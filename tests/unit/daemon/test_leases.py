@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -20,17 +19,18 @@ from tests.support.waiting import PATIENCE_S, wait_until
 from tests.unit import samples
 
 Held = Sequence[tuple[int, int]]
+Answer = Callable[[Held], Sequence[LeaseState]]
 
 
 def job(job_id: int = 1, attempt: int = 1) -> Job:
     """Some job."""
-    return replace(samples.job(), id=job_id, attempt=attempt)
+    return samples.job(id=job_id, attempt=attempt)
 
 
 class FakeHeart:
     """A database that answers heartbeats as the test says."""
 
-    def __init__(self, answer: Callable[[Held], Sequence[LeaseState]]) -> None:
+    def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.is_alive: list[Held] = []
         self.lease_s = 0.0
@@ -66,14 +66,11 @@ class FakeHeart:
             assert self.enough.acquire(timeout=PATIENCE_S)
 
 
-def ours(held: Held) -> Sequence[LeaseState]:
-    """All is well."""
-    return [LeaseState(job_id=key, attempt=attempt, ours=True, cancel_requested=False) for key, attempt in held]
-
-
-def asked_to_stop(held: Held) -> Sequence[LeaseState]:
-    """They were cancelled."""
-    return [LeaseState(job_id=key, attempt=attempt, ours=True, cancel_requested=True) for key, attempt in held]
+def of_all(*, ours: bool = True, cancelled: bool = False) -> Answer:
+    """The same answer for each job."""
+    return lambda held: [
+        LeaseState(job_id=key, attempt=attempt, ours=ours, cancel_requested=cancelled) for key, attempt in held
+    ]
 
 
 def config(**changed: object) -> Config:
@@ -91,7 +88,7 @@ def run() -> Iterator[Run]:
     running: list[tuple[threading.Thread, LeaseKeeper]] = []
 
     def start(
-        answer: Callable[[Held], Sequence[LeaseState]] = ours,
+        answer: Answer = of_all(),  # noqa: B008 - a function
         *,
         clock: Callable[[], float] | None = None,
         **changed: object,
@@ -144,9 +141,7 @@ def test_a_lease_whose_run_is_over_is_renewed_and_nothing_else(run: Run) -> None
 def test_a_lease_whose_run_is_over_cannot_be_lost(run: Run) -> None:
     """A beat may find the job ended by the very result that is being committed: that is no news."""
     with capture_logs() as logs:
-        keeper, heart = run(
-            lambda held: [LeaseState(job_id=key, attempt=at, ours=False, cancel_requested=True) for key, at in held]
-        )
+        keeper, heart = run(of_all(ours=False, cancelled=True))
         lease = keeper.hold(job(), running=False)
         heart.wait(3)
     assert lease.reason is None
@@ -159,7 +154,7 @@ def test_a_job_that_ended_meanwhile_is_not_lost(run: Run) -> None:
     def gone(held: Held) -> Sequence[LeaseState]:
         for lease in keeper.held():
             keeper.drop(lease)
-        return [LeaseState(job_id=key, attempt=at, ours=False, cancel_requested=False) for key, at in held]
+        return of_all(ours=False)(held)
 
     keeper, heart = run(gone)
     lease = keeper.hold(job())
@@ -202,10 +197,8 @@ def test_a_run_that_does_not_come_back_is_stopped(run: Run) -> None:
     assert lease.reason is StopReason.OVERTIME
 
 
-@pytest.mark.parametrize("answer", [asked_to_stop, ours])
-def test_what_was_told_to_stop_and_does_not_is_given_up(
-    run: Run, answer: Callable[[Held], Sequence[LeaseState]]
-) -> None:
+@pytest.mark.parametrize("answer", [of_all(cancelled=True), of_all()], ids=["cancelled", "overtime"])
+def test_what_was_told_to_stop_and_does_not_is_given_up(run: Run, answer: Answer) -> None:
     """Renewed for ever, its job would run for ever; the result that is already there is renewed all the same."""
     clock = Clock()
     with capture_logs() as logs:

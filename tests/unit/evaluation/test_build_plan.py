@@ -9,12 +9,7 @@ import pytest
 
 from runner.base.gpu_types.model import GpuType, Vendor
 from runner.base.model import Mode, SubmissionJob, Verdict
-from runner.evaluation.build_plan import (
-    BuildPlan,
-    compiles,
-    make_build_plan,
-    should_build,
-)
+from runner.evaluation.build_plan import BuildPlan, compiles, make_build_plan, should_build
 from runner.evaluation.container_spec import CACHES
 from runner.evaluation.context import SubmissionContext
 from runner.evaluation.plan import Plan
@@ -103,8 +98,7 @@ def test_a_build_has_the_runs_container_but_for_device_cores_and_judge(gpu: GpuT
     assert built.environment == ran.environment
     assert (built.image, built.binds, built.runtime) == (ran.image, ran.binds, ran.runtime)
     assert built.tmpfs == tuple(fs for fs in ran.tmpfs if fs.target != "/judge")
-    assert built.limits.memory_bytes == ran.limits.memory_bytes
-    assert built.limits.pids == ran.limits.pids
+    assert (built.limits.memory_bytes, built.limits.pids) == (ran.limits.memory_bytes, ran.limits.pids)
     assert built.labels["kernel-runner.build"] == "3"
 
 
@@ -207,6 +201,6 @@ def test_rows_tell_of_the_compilation_wherever_it_was() -> None:
     )
     result = samples.submission(context_of(task)).judge(found)
     assert result.verdict is Verdict.ACCEPTED
-    assert result.runs[0].compilation is not None
-    assert result.runs[0].compilation["stderr"] == "remark"
-    assert result.runs[0].compilation["nvcc_version"] == "release 13"
+    compilation = result.runs[0].compilation
+    assert compilation is not None
+    assert (compilation["stderr"], compilation["nvcc_version"]) == ("remark", "release 13")

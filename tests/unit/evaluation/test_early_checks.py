@@ -24,12 +24,12 @@ PARSED = samples.step("parse", {}, exit_code=REFUSED, stdout="SyntaxError: inval
 
 
 def checked(
-    *steps: StepResult, ok: bool | None = True, ending: Ending = Ending.COMPLETED, oom_kills: int = 0
+    *steps: StepResult, kind: Kernel | Program | None = None, ok: bool | None = True, **ending: object
 ) -> JobResult | None:
-    """The result of a leaderboard job whose check left this."""
-    outcome = samples.outcome(ending=ending, oom_kills=oom_kills)
+    """The result of a job, a leaderboard job of Python unless told otherwise, whose check left this."""
+    outcome = samples.outcome(**ending)
     report = ContainerReport(steps=steps, artifacts=(), ok=ok, message=None, outcome=outcome, attested={})
-    return Kernel(samples.context()).refused_early(Build(archive=None, report=report), SPENT)
+    return (kind or Kernel(samples.context())).refused_early(Build(archive=None, report=report), SPENT)
 
 
 @pytest.mark.parametrize(
@@ -80,15 +80,8 @@ def test_lang_cu_is_built(harness: Harness) -> None:
     kind = (Kernel if task.harness is Harness.BUILTIN else Program)(samples.context(task))
     assert kind.check_plan(CPUS) == kind.build_plans(CPUS, beside=True)[0]
     version = samples.step("nvcc-version", {})
-
-    def checked_as(*steps: StepResult) -> JobResult | None:
-        report = ContainerReport(
-            steps=steps, artifacts=(), ok=True, message=None, outcome=samples.outcome(), attested={}
-        )
-        return kind.refused_early(Build(archive=None, report=report), SPENT)
-
-    result = checked_as(version, samples.step("compile", {}, exit_code=1, stderr="a.cu(1): error: no"))
+    result = checked(version, samples.step("compile", {}, exit_code=1, stderr="a.cu(1): error: no"), kind=kind)
     assert result is not None
     assert (result.verdict, result.runs) == (Verdict.COMPILE_ERROR, ())
-    assert checked_as(version, samples.step("compile", {})) is None
-    assert checked_as(samples.step("nvcc-version", {}, exit_code=1)) is None
+    assert checked(version, samples.step("compile", {}), kind=kind) is None
+    assert checked(samples.step("nvcc-version", {}, exit_code=1), kind=kind) is None

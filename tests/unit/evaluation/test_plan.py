@@ -50,9 +50,18 @@ def plan_of(context: SubmissionContext) -> Plan:
     return samples.submission(context).plan
 
 
-def planned(task: Task, *, mode: Mode = Mode.LEADERBOARD, secret: bool = False) -> Plan:
-    """A plan on the CPU type."""
-    return plan_of(samples.context(task, job=samples.job(mode=mode, secret=secret)))
+def planned(
+    task: Task,
+    *,
+    mode: Mode = Mode.LEADERBOARD,
+    secret: bool = False,
+    options: ProfileOptions = ProfileOptions(),  # noqa: B008 - frozen
+    **place: Any,  # noqa: ANN401 - fields of the context
+) -> Plan:
+    """A plan on the CPU type unless told otherwise."""
+    gpu_type = place.get("gpu", samples.CPU).name
+    job = samples.job(mode=mode, secret=secret, options=options, gpu_type=gpu_type)
+    return plan_of(samples.context(task, job=job, **place))
 
 
 @pytest.mark.parametrize(
@@ -68,8 +77,7 @@ def planned(task: Task, *, mode: Mode = Mode.LEADERBOARD, secret: bool = False) 
 @pytest.mark.parametrize("harness", Harness)
 def test_each_mode_runs_its_chain(mode: Mode, names: tuple[str, ...], harness: Harness) -> None:
     """The rows a mode leaves behind are those of the contract, under either harness."""
-    plan = planned(samples.task(harness=harness), mode=mode)
-    assert plan.run_names == names
+    assert planned(samples.task(harness=harness), mode=mode).run_names == names
 
 
 def test_the_worker_is_not_given_the_reference_the_eval_program_or_private_files() -> None:
@@ -137,13 +145,9 @@ def test_the_programs_of_a_third_party_task() -> None:
     plan = planned(samples.task(harness=Harness.PROGRAM))
     programs = steps(plan)
     assert list(programs) == ["compile", "test", "benchmark", "leaderboard"]
-    compile_step = programs["compile"]
-    assert compile_step.argv == ("/opt/eval/bin/python", "submission.py")
-    assert (compile_step.env, compile_step.continue_if, compile_step.result_pipe) == (
-        {"POPCORN_SEED": "1"},
-        "always",
-        False,
-    )
+    first = programs["compile"]
+    assert first.argv == ("/opt/eval/bin/python", "submission.py")
+    assert (first.env, first.continue_if, first.result_pipe) == ({"POPCORN_SEED": "1"}, "always", False)
     assert programs["leaderboard"].argv == ("/opt/eval/bin/python", "eval.py", "leaderboard", CASES_FILE)
     assert [programs[name].timeout_s for name in ("test", "benchmark", "leaderboard")] == [11, 22, 33]
     assert programs["test"].files == {CASES_FILE: b"size: 10; seed: 0\nsize: 11; seed: 1\n"}
@@ -154,8 +158,7 @@ def test_the_programs_of_a_third_party_task() -> None:
 def test_multi_gpu_programs_learn_the_number_of_devices() -> None:
     """POPCORN_GPUS is set for multi_gpu tasks only."""
     slot = replace(samples.SLOT, devices=tuple(Device(uuid=f"u{i}", name="x", vendor="amd", index=i) for i in range(8)))
-    task = samples.task(harness=Harness.PROGRAM, multi_gpu=True)
-    plan = plan_of(samples.context(task, slot=slot))
+    plan = planned(samples.task(harness=Harness.PROGRAM, multi_gpu=True), slot=slot)
     assert steps(plan)["test"].env == {"POPCORN_GPUS": "8"}
 
 
@@ -202,7 +205,7 @@ def test_more_ranks_than_devices_are_refused() -> None:
 
 def test_cuda_sources_are_compiled_for_the_type_and_removed_before_they_run() -> None:
     """The type's architecture, the task's includes and defines; not its compile flags, which KernelBot ignores."""
-    plan = plan_of(samples.context(samples.cu_task(), gpu=samples.H100))
+    plan = planned(samples.cu_task(), gpu=samples.H100)
     programs = steps(plan)
     assert list(programs) == ["nvcc-version", "compile", "test", "benchmark", "leaderboard"]
     argv = programs["compile"].argv
@@ -217,7 +220,7 @@ def test_under_the_builtin_harness_nvcc_makes_a_library_for_the_worker() -> None
     """Found in the archive if it was built ahead, else compiled by the worker; the reference is the judge's alone."""
     task = samples.cu_task()
     task = replace(task, files={**task.files, "reference.py": "ref"}, extra=Extra(harness=Harness.BUILTIN))
-    plan = plan_of(samples.context(task, gpu=samples.H100))
+    plan = planned(task, gpu=samples.H100)
     assert plan.built_request is not None
     for built, request in enumerate(map(judge_request, (plan, replace(plan, request=plan.built_request)))):
         assert request.compiled is not None
@@ -227,7 +230,7 @@ def test_under_the_builtin_harness_nvcc_makes_a_library_for_the_worker() -> None
         assert set(request.worker_files) == {"eval.cu", "util.h"}
         assert plan.spec.boot.kind == "pair"
     with pytest.raises(TaskError, match="vendor of MI300 is amd"):
-        plan_of(samples.context(task, gpu=samples.MI300))
+        planned(task, gpu=samples.MI300)
 
 
 def test_a_case_set_of_the_gpu_type_replaces_the_tasks_cases() -> None:
@@ -313,38 +316,24 @@ def test_the_wall_limit_lies_outside_the_programs_own_limits() -> None:
 
 def test_the_operators_build_limit_reaches_judge_and_programs() -> None:
     """build_timeout_s bounds the first import under either harness, and nvcc."""
-    pair = plan_of(samples.context(build_timeout_s=7))
-    assert judge_request(pair).build_timeout_s == 7
+    assert judge_request(planned(samples.task(), build_timeout_s=7)).build_timeout_s == 7
     for task in (samples.task(harness=Harness.PROGRAM), samples.cu_task()):
-        plan = plan_of(samples.context(task, gpu=samples.H100, build_timeout_s=7))
-        assert steps(plan)["compile"].timeout_s == 7
+        assert steps(planned(task, gpu=samples.H100, build_timeout_s=7))["compile"].timeout_s == 7
 
 
 def test_the_operators_cap_shortens_the_wall_limit() -> None:
     """max_run_s bounds one evaluation whatever the task allows, and never lengthens it."""
-    assert plan_of(samples.context(max_run_s=5)).spec.limits.wall_s == 5
-    assert plan_of(samples.context(max_run_s=1e6)).spec.limits.wall_s < 1000
+    assert planned(samples.task(), max_run_s=5).spec.limits.wall_s == 5
+    assert planned(samples.task(), max_run_s=1e6).spec.limits.wall_s < 1000
 
 
 def test_the_container_inherits_no_environment_and_knows_its_job() -> None:
     """Every variable is listed; labels name job, attempt and submission."""
     spec = planned(samples.task()).spec
     assert set(spec.environment) == {
-        "HOME",
-        "TMPDIR",
-        "USER",
-        "LOGNAME",
-        "LANG",
-        "PATH",
-        "PYTHONDONTWRITEBYTECODE",
-        "PYTHONPATH",
-        "TORCH_EXTENSIONS_DIR",
-        "TRITON_CACHE_DIR",
-        "TORCHINDUCTOR_CACHE_DIR",
-        "CUDA_CACHE_PATH",
-        "TORCHINDUCTOR_VEC_ISA_OK",
-        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS",
-        "CUDA_MPS_PIPE_DIRECTORY",
+        *("HOME", "TMPDIR", "USER", "LOGNAME", "LANG", "PATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH"),
+        *("TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"),
+        *("TORCHINDUCTOR_VEC_ISA_OK", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "CUDA_MPS_PIPE_DIRECTORY"),
     }
     assert spec.environment["CUDA_MPS_PIPE_DIRECTORY"] == "/nonexistent"
     assert spec.labels == {
@@ -409,8 +398,8 @@ def test_the_judge_gets_a_floor_for_every_case_that_is_timed() -> None:
     """Benchmark and leaderboard have them, from the slot's own device; tests have none; `last` has the last case's."""
     slot = replace(samples.SLOT, devices=(Device(uuid="u", name="NVIDIA H100 PCIe", vendor="nvidia", index=0),))
     gpu = Registry.load().get("H100")
-    work, at = lit(flops="1e15 * size"), {"job": samples.job(gpu_type="H100"), "gpu": gpu, "slot": slot}
-    plan = plan_of(samples.context(work, **at))
+    work = lit(flops="1e15 * size")
+    plan = planned(work, gpu=gpu, slot=slot)
     test, *timed = judge_request(plan).modes
     assert test.floors == ()
     for mode in timed:
@@ -419,7 +408,7 @@ def test_the_judge_gets_a_floor_for_every_case_that_is_timed() -> None:
         ]
         assert tuple(light.floor for light in plan.speeds_of_light[mode.name]) == mode.floors
     assert set(plan.speeds_of_light) == {"benchmark", "leaderboard"}
-    last = plan_of(samples.context(replace(work, ranking_by=Ranking.LAST), **at))
+    last = planned(replace(work, ranking_by=Ranking.LAST), gpu=gpu, slot=slot)
     assert judge_request(last).modes[1].floors == timed[0].floors[1:]
 
 
@@ -482,11 +471,10 @@ def test_a_case_that_cannot_fit_is_refused(gpu: str, harness: Harness, gib: floa
     assert tensor_bytes(entry, harness) == gib / 2 * (1 << 30)
     made = replace(lit(bytes=f"{gib * 2 * (1 << 30)} + size - 101"), tests=())
     made = replace(made, extra=replace(made.extra, harness=harness))
-    at = {"job": samples.job(mode=Mode.BENCHMARK, gpu_type=gpu), "gpu": entry}
-    assert plan_of(samples.context(made, **at)).run_names == ("benchmark",)
+    assert planned(made, mode=Mode.BENCHMARK, gpu=entry).run_names == ("benchmark",)
     large = replace(made, extra=replace(made.extra, bytes=f"{gib * 2 * (1 << 30)} + size * 1e7"))
     with pytest.raises(TaskError, match=r"leaderboard 'board': case size: 100; seed: 0 has at least .* GiB") as caught:
-        plan_of(samples.context(large, **at))
+        planned(large, mode=Mode.BENCHMARK, gpu=entry)
     assert f"more than {words} (give this GPU type smaller cases" in str(caught.value)
 
 
@@ -494,17 +482,16 @@ def test_a_task_states_what_its_cases_need() -> None:
     """By `memory`, up to all there is, which the judge then allows; more is refused on that type before a run."""
     gpu = Registry.load().get("CPU")
     for gib in (1, 3):
-        plan = plan_of(samples.context(lit(memory=f"{gib} * 2 ** 30"), gpu=gpu))
+        plan = planned(lit(memory=f"{gib} * 2 ** 30"), gpu=gpu)
         assert judge_request(plan).memory_bytes == max(gib, 2) << 30
     large = replace(lit(memory="4.5 * 2 ** 30 * size / 100"), tests=())
     with pytest.raises(TaskError) as caught:
-        plan_of(samples.context(large, job=samples.job(mode=Mode.BENCHMARK), gpu=gpu))
+        planned(large, mode=Mode.BENCHMARK, gpu=gpu)
     assert str(caught.value) == (
         "leaderboard 'board': case size: 100; seed: 0 needs 4.5 GiB of memory (its `memory`), more than the 4 GiB of "
         "CPU's container (give this GPU type smaller cases in runner.yml, or do not offer the leaderboard on it)"
     )
-    at = {"job": samples.job(mode=Mode.BENCHMARK, gpu_type="H100"), "gpu": Registry.load().get("H100")}
-    assert plan_of(samples.context(large, **at)).run_names == ("benchmark",)
+    assert planned(large, mode=Mode.BENCHMARK, gpu=Registry.load().get("H100")).run_names == ("benchmark",)
 
 
 def test_a_test_case_without_work_is_no_misfit() -> None:
@@ -518,7 +505,7 @@ EMULATING = replace(samples.CPU, emulate_cuda=True)
 
 def emulated(task: Task, mode: Mode = Mode.TEST) -> Plan:
     """A plan on a type that emulates CUDA."""
-    return plan_of(samples.context(task, job=samples.job(mode=mode), gpu=EMULATING))
+    return planned(task, mode=mode, gpu=EMULATING)
 
 
 @pytest.mark.parametrize("harness", Harness)
@@ -557,7 +544,7 @@ OPTIONS = ProfileOptions(benchmark=1, kernel="regex:a b", kernel_base="mangled",
 
 def profiled(task: Task, gpu: GpuType, options: ProfileOptions = OPTIONS) -> Plan:
     """The plan of a profile."""
-    return plan_of(samples.context(task, job=replace(samples.job(mode=Mode.PROFILE), options=options), gpu=gpu))
+    return planned(task, mode=Mode.PROFILE, options=options, gpu=gpu)
 
 
 def test_a_profile_is_of_the_benchmark_that_was_asked_for() -> None:
@@ -573,26 +560,22 @@ def test_the_judge_gets_a_capture_where_there_is_a_device() -> None:
     on_device = profiled(samples.task(), samples.H100)
     assert judge_request(on_device).capture == Capture(kernel="regex:a b", kernel_base="mangled", launches=3)
     assert on_device.spec.boot.loopback
-    others = (
-        profiled(samples.task(), samples.CPU),
-        profiled(samples.task(), EMULATING),
-        plan_of(samples.context(samples.task(), gpu=samples.H100)),
-    )
+    others = [profiled(samples.task(), gpu) for gpu in (samples.CPU, EMULATING)]
+    others.append(planned(samples.task(), gpu=samples.H100))
     assert [(judge_request(plan).capture, plan.spec.boot.loopback) for plan in others] == [(None, False)] * 3
 
 
 def test_a_tasks_own_program_is_started_below_nsight_compute() -> None:
     """On NVIDIA's devices; what it leaves comes back."""
-    plain = steps(profiled(samples.task(harness=Harness.PROGRAM), samples.CPU))["profile.1"]
-    below = steps(profiled(samples.task(harness=Harness.PROGRAM), samples.H100))["profile.1"]
+    task = samples.task(harness=Harness.PROGRAM)
+    plain, below, on_amd = (
+        steps(profiled(task, gpu))["profile.1"] for gpu in (samples.CPU, samples.H100, samples.MI300)
+    )
     assert below.argv[-len(plain.argv) :] == plain.argv
     *_, name, options = below.argv[: -len(plain.argv)]
-    assert (name, Capture(**json.loads(options))) == (
-        "profile.1",
-        Capture(kernel="regex:a b", kernel_base="mangled", launches=3),
-    )
+    capture = Capture(kernel="regex:a b", kernel_base="mangled", launches=3)
+    assert (name, Capture(**json.loads(options))) == ("profile.1", capture)
     assert below.artifacts == tuple(f"profile.1.{suffix}" for suffix in NCU_FILES)
-    on_amd = steps(profiled(samples.task(harness=Harness.PROGRAM), samples.MI300))["profile.1"]
     assert (on_amd.argv, on_amd.artifacts, plain.artifacts) == (plain.argv, (), ())
 
 

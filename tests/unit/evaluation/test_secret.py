@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runner.base.model import Demand, Mode, TimingAssurance
+from runner.base.model import Mode
 from runner.evaluation import secret
 from runner.evaluation.build_plan import make_build_plan
 from runner.task_format.model import Harness
@@ -51,13 +50,6 @@ def test_container_and_build_are_the_same(harness: Harness) -> None:
     assert make_build_plan(contexts[0], cpus=(1,)) == make_build_plan(contexts[1], cpus=(1,))
     assert {secret.run_of(job) for job in JOBS.values()} == secret.runs_of_build(JOBS[False])
     assert secret.runs_of_build(samples.job(mode=Mode.TEST)) == {secret.run_of(JOBS[False])}
-
-
-def test_only_public_times_must_be_worth_something() -> None:
-    """A secret run keeps its score whatever its board demands."""
-    demand = Demand(timing=TimingAssurance.AUDITED)
-    public, private = (secret.demand_of(replace(job, demand=demand)) for job in JOBS.values())
-    assert (public, private) == (demand, Demand())
 
 
 def test_no_other_module_asks_whether_a_job_is_secret() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,16 +23,9 @@ GPU = GpuType(name="G", vendor=Vendor.NVIDIA, device=FIGURES)
 MIB = 1 << 20
 
 
-def task(
-    *,
-    flops: str | None = None,
-    math: Dtype | None = None,
-    moved: str | None = None,
-    written: str | None = None,
-    multi_gpu: bool = False,
-) -> Task:
+def task(*, multi_gpu: bool = False, moved: str | None = None, **work: Any) -> Task:  # noqa: ANN401 - keys of runner.yml
     """A task whose cases have this work."""
-    extra = Extra(harness=Harness.BUILTIN, flops=flops, math=math, bytes=moved, written=written)
+    extra = Extra(harness=Harness.BUILTIN, bytes=moved, **work)
     return replace(samples.task(multi_gpu=multi_gpu), extra=extra)
 
 
@@ -101,15 +95,14 @@ def test_the_higher_floor_counts_and_says_what_it_is() -> None:
     """The refusal has the time, the floor, the limit and the sum behind it."""
     light = speed_of_light(task(flops="1e8", moved=f"{100 * MIB}"), {}, GPU)
     assert light.floor is not None
-    assert light.floor.limit == "memory"
-    assert light.floor.refusal(light.floor.ns) is None
+    assert (light.floor.limit, light.floor.refusal(light.floor.ns)) == ("memory", None)
     assert light.floor.refusal(1000) == (
         "its mean time of 1 µs is impossible: the case needs at least 85.63 µs for memory (1.028e+08 bytes "
         "must pass the memory of G whatever its caches hold, and it moves at most 1.2e+12 per second)"
     )
-    light = speed_of_light(task(flops="1e9"), {}, GPU)
-    assert light.floor is not None
-    assert light.floor.refusal(1) == (
+    floor = speed_of_light(task(flops="1e9"), {}, GPU).floor
+    assert floor is not None
+    assert floor.refusal(1) == (
         "its mean time of 1 ns is impossible: the case needs at least 3.333 µs for math (1e+09 operations, and G "
         "does at most 3e+14 of any kind per second)"
     )

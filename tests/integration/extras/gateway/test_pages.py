@@ -534,7 +534,7 @@ def test_operators_see_open_batches(gate: Gate, db: Db) -> None:
     text = checked(operator.get("/hosts"))
     line = r'named&lt;</th><td>trainer</td><td class="number">0</td>\s*<td class="number">8</td>'
     assert re.search(line, text)
-    work(gate.bench, db)
+    work(gate.bench)
     assert "Open batches" not in operator.get("/hosts").text
 
 

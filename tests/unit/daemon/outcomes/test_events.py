@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,41 +12,30 @@ from runner.daemon.outcomes.publisher import EventPublisher
 from runner.store import Ended, Reclaimed
 from tests.unit.daemon.test_leases import job
 
-ABOUT = {"submission_id": 3, "job_id": 5, "gpu_type": "CPU", "secret": False}
+ABOUT: dict[str, Any] = {"submission_id": 3, "job_id": 5, "gpu_type": "CPU", "secret": False}
+QUEUED, CANCELLED, DONE = (
+    Ended(state=state, submission_done=state is not JobState.QUEUED)
+    for state in (JobState.QUEUED, JobState.CANCELLED, JobState.DONE)
+)
 
 
 @pytest.mark.parametrize(
     ("publish", "expected"),
     [
-        (lambda publisher: publisher.claimed(job(5), host="h"), {"event": "claimed", "host": "h", **ABOUT}),
+        (lambda to: to.claimed(job(5), host="h"), {"event": "claimed", "host": "h"}),
         (
-            lambda publisher: publisher.committed(job(5), Verdict.ACCEPTED, submission_done=True),
-            {"event": "done", "verdict": "accepted", "submission_done": True, **ABOUT},
+            lambda to: to.committed(job(5), Verdict.ACCEPTED, submission_done=True),
+            {"event": "done", "verdict": "accepted", "submission_done": True},
+        ),
+        (lambda to: to.ended(job(5), QUEUED), {"event": "queued", "submission_done": False}),
+        (lambda to: to.ended(job(5), CANCELLED), {"event": "cancelled", "submission_done": True}),
+        (
+            lambda to: to.ended(job(5), DONE),
+            {"event": "done", "verdict": "internal_error", "submission_done": True},
         ),
         (
-            lambda publisher: publisher.ended(job(5), Ended(state=JobState.QUEUED, submission_done=False)),
-            {"event": "queued", "submission_done": False, **ABOUT},
-        ),
-        (
-            lambda publisher: publisher.ended(job(5), Ended(state=JobState.CANCELLED, submission_done=True)),
-            {"event": "cancelled", "submission_done": True, **ABOUT},
-        ),
-        (
-            lambda publisher: publisher.ended(job(5), Ended(state=JobState.DONE, submission_done=True)),
-            {"event": "done", "verdict": "internal_error", "submission_done": True, **ABOUT},
-        ),
-        (
-            lambda publisher: publisher.reclaimed(
-                Reclaimed(
-                    job_id=5,
-                    submission_id=3,
-                    gpu_type="CPU",
-                    secret=False,
-                    state=JobState.QUEUED,
-                    submission_done=False,
-                )
-            ),
-            {"event": "queued", "submission_done": False, **ABOUT},
+            lambda to: to.reclaimed(Reclaimed(**ABOUT, **vars(QUEUED))),
+            {"event": "queued", "submission_done": False},
         ),
     ],
 )
@@ -56,4 +46,4 @@ def test_every_event_says_what_happened_to_which_job(
     events: list[Json] = []
     monkeypatch.setattr(EventPublisher, "publish", lambda _, event: events.append(event))
     publish(EventPublisher(lambda purpose: pytest.fail(f"no connection is needed: {purpose}")))
-    assert events == [expected]
+    assert events == [{**expected, **ABOUT}]

@@ -21,22 +21,26 @@ def deliver(parts: Parts) -> int:
     return parts.replayer.replay_once(store)
 
 
+def accept(parts: Parts, *job_ids: int) -> None:
+    """Spool a result of each of these jobs."""
+    for job_id in job_ids:
+        assert parts.replayer.accept(job(job_id), result(b"trace", n=job_id), slot="cpu0")
+
+
 def test_results_are_committed_in_order_and_forgotten(parts: Parts) -> None:
     """Each once, with its event after the commit, and its lease is let go."""
-    for job_id in (3, 1, 2):
-        assert parts.replayer.accept(job(job_id), result(b"x", n=job_id), slot="cpu0")
+    accept(parts, 3, 1, 2)
     assert parts.held() == {(1, False), (2, False), (3, False)}
     assert parts.replayer.keys() == [(3, 2), (1, 2), (2, 2)]
     assert deliver(parts) == 3
-    assert parts.store.completed == [(job_id, result(b"x", n=job_id)) for job_id in (3, 1, 2)]
+    assert parts.store.completed == [(job_id, result(b"trace", n=job_id)) for job_id in (3, 1, 2)]
     assert parts.events() == ["done"] * 3
     assert (parts.held(), parts.spool.count, deliver(parts)) == (set(), 0, 0)
 
 
 def test_a_database_that_goes_away_in_between_loses_nothing(parts: Parts) -> None:
     """What was committed is not committed again, what was not waits on and stays held."""
-    for job_id in (1, 2, 3):
-        assert parts.replayer.accept(job(job_id), result(), slot="cpu0")
+    accept(parts, 1, 2, 3)
 
     def fail_at_the_second() -> None:
         if parts.store.completed:
@@ -56,8 +60,7 @@ def test_a_database_that_goes_away_in_between_loses_nothing(parts: Parts) -> Non
 def test_a_result_of_another_database_is_dropped(parts: Parts) -> None:
     """Where there is no such job no table could keep the evidence: the log has the reason."""
     parts.store.gone = {1}
-    for job_id in (1, 2):
-        assert parts.replayer.accept(job(job_id), result(), slot="cpu0")
+    accept(parts, 1, 2)
     with capture_logs() as logs:
         assert deliver(parts) == 1
     assert (parts.spool.count, parts.held(), parts.events()) == (0, set(), ["done"])
@@ -68,7 +71,7 @@ def test_a_result_of_another_database_is_dropped(parts: Parts) -> None:
 def test_a_refused_result_waits_until_its_job_can_be_failed(parts: Parts) -> None:
     """The database goes away between the refusal and the failure: both are tried again."""
     parts.store.refused = {1}
-    assert parts.replayer.accept(job(1), result(), slot="cpu0")
+    accept(parts, 1)
 
     def fail_the_failure() -> None:
         if parts.store.calls == 2:
@@ -87,7 +90,7 @@ def test_a_refused_result_waits_until_its_job_can_be_failed(parts: Parts) -> Non
 def test_a_refused_result_of_a_job_that_is_over_is_only_dropped(parts: Parts) -> None:
     """No job is failed for it."""
     parts.store.refused = {1}
-    assert parts.replayer.accept(job(1), result(), slot="cpu0")
+    accept(parts, 1)
 
     def taken_over() -> None:
         if parts.store.calls == 2:
@@ -101,8 +104,7 @@ def test_a_refused_result_of_a_job_that_is_over_is_only_dropped(parts: Parts) ->
 def test_a_result_that_the_database_never_takes_delays_no_other_and_is_given_up(parts: Parts) -> None:
     """It takes too long each time, or a lock is held: the others are delivered; some day its job is failed."""
     parts.store.slow = {1}
-    for job_id in (1, 2):
-        assert parts.replayer.accept(job(job_id), result(), slot="cpu0")
+    accept(parts, 1, 2)
     for _ in range(100):
         with pytest.raises(DatabaseUnavailableError, match="statement timeout"):
             deliver(parts)
@@ -120,7 +122,7 @@ def test_a_result_that_the_database_never_takes_delays_no_other_and_is_given_up(
 def test_an_outage_is_nothing_that_a_result_is_given_up_for(parts: Parts) -> None:
     """However long it lasts."""
     parts.store.away.set()
-    assert parts.replayer.accept(job(1), result(), slot="cpu0")
+    accept(parts, 1)
     for _ in range(100):
         with pytest.raises(DatabaseUnavailableError, match="connection refused"):
             deliver(parts)
@@ -141,42 +143,29 @@ def test_a_result_delivered_while_it_is_accepted_leaves_no_lease_behind(
         return kept
 
     monkeypatch.setattr(parts.spool, "put", put_and_deliver)
-    assert parts.replayer.accept(job(1), result(), slot="cpu0")
+    accept(parts, 1)
     assert (parts.spool.count, parts.held(), len(parts.store.completed)) == (0, set(), 1)
 
 
 @pytest.mark.parametrize("how", ["removed by hand", "damaged"])
 def test_the_lease_of_a_result_that_is_gone_is_let_go(parts: Parts, how: str) -> None:
     """Its job must not look as if it ran for ever: the lease expires, and another host evaluates it again."""
-    for job_id in (1, 2):
-        assert parts.replayer.accept(job(job_id), result(b"trace"), slot="cpu0")
+    accept(parts, 1, 2)
     path = parts.spool.pending()[0].path
     if how == "damaged":
         path.write_bytes(path.read_bytes()[:-1])
     else:
         path.unlink()
     parts.store.away.set()
-    running = Running(parts)
+    stop = threading.Event()
+    thread = threading.Thread(target=parts.replayer.run, args=(stop,))
+    thread.start()
     try:
         while parts.held() != {(2, False)}:
-            assert running.thread.is_alive()
+            assert thread.is_alive()
             parts.replayer.nudge()
     finally:
-        running.end()
-
-
-class Running:
-    """A delivery's thread."""
-
-    def __init__(self, parts: Parts) -> None:
-        self.parts = parts
-        self.stop = threading.Event()
-        self.thread = threading.Thread(target=parts.replayer.run, args=(self.stop,))
-        self.thread.start()
-
-    def end(self) -> None:
-        """Stop it."""
-        self.stop.set()
-        self.parts.replayer.nudge()
-        self.thread.join(WAIT_S)
-        assert not self.thread.is_alive()
+        stop.set()
+        parts.replayer.nudge()
+        thread.join(WAIT_S)
+    assert not thread.is_alive()

@@ -46,8 +46,7 @@ def test_a_group_keeps_its_batch_and_the_results_of_its_items() -> None:
     group = samples.group(reference="the reference")
     found = replace(result(), items=({"id": 4, "verdict": "accepted", "message": "\x00\ud800", "speedup": 1.5},))
     whole = encode(group, found, slot="cpu0")
-    assert decode(whole).job == bare(group)
-    assert decode(whole).result == found
+    assert (decode(whole).job, decode(whole).result) == (bare(group), found)
     assert b"the reference" not in gzip.decompress(whole)
 
 

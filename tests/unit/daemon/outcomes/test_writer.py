@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from runner.base.model import Artifact, Job, JobResult
+from runner.base.model import Job, JobResult
 from runner.daemon.outcomes.writer import (
     HELD_S,
     LEFT_TO_ITS_LEASE,
@@ -100,7 +100,7 @@ class Crowd:
 
     def wait_empty(self) -> None:
         """Until nothing is left."""
-        wait_until(lambda: not self.writer.pending, "every outcome is written")
+        self.wait(lambda: not self.writer.pending)
 
     def wait(self, condition: Callable[[], object]) -> None:
         """Until something is so."""
@@ -178,10 +178,8 @@ def test_files_count_by_their_size(parts: Parts, monkeypatch: pytest.MonkeyPatch
     """However many slots there are, the files that wait in memory are bounded together."""
     monkeypatch.setattr("runner.daemon.outcomes.writer.MAX_WAITING_BYTES", 100)
     crowd = Crowd(parts)
-    large = result()
-    large = JobResult(**{**vars(large), "artifacts": (Artifact(name="a", media_type="b", data=b"x" * 101),)})
     handed = threading.Event()
-    crowd.hand_aside(1, large, handed)
+    crowd.hand_aside(1, result(b"x" * 101), handed)
     crowd.wait(lambda: crowd.writer.pending == 1)
     assert not handed.wait(0.05)
     crowd.start()
@@ -230,13 +228,19 @@ def test_a_commit_that_does_not_come_back_delays_no_other(crowd: Crowd, monkeypa
     assert crowd.batches == [[0]]
 
 
-@pytest.mark.usefixtures("_quick")
-def test_where_the_spool_fails_a_result_waits_in_memory(tmp_path: Path) -> None:
-    """Said once; its lease is held until the database is back."""
+@pytest.fixture
+def without_spool(tmp_path: Path) -> Parts:
+    """The database is away, and the spool cannot be written."""
     (tmp_path / "spool").write_text("no directory", encoding="ascii")
-    parts = Parts(tmp_path)
-    parts.store.away.set()
-    crowd = Crowd(parts)
+    made = Parts(tmp_path)
+    made.store.away.set()
+    return made
+
+
+@pytest.mark.usefixtures("_quick")
+def test_where_the_spool_fails_a_result_waits_in_memory(without_spool: Parts) -> None:
+    """Said once; its lease is held until the database is back."""
+    parts, crowd = without_spool, Crowd(without_spool)
     with capture_logs() as logs:
         crowd.start()
         crowd.submit(1)
@@ -253,12 +257,9 @@ def test_where_the_spool_fails_a_result_waits_in_memory(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize("how", ["patience", "give_up"])
-def test_what_is_waited_for_in_vain_is_left_to_the_lease(tmp_path: Path, how: str) -> None:
+def test_what_is_waited_for_in_vain_is_left_to_the_lease(without_spool: Parts, how: str) -> None:
     """Patience ends, or the daemon goes down at once: the log says what becomes of the job."""
-    (tmp_path / "spool").write_text("no directory", encoding="ascii")
-    parts = Parts(tmp_path)
-    parts.store.away.set()
-    crowd = Crowd(parts, patience_s=-1.0 if how == "patience" else 1e9)
+    crowd = Crowd(without_spool, patience_s=-1.0 if how == "patience" else 1e9)
     with capture_logs() as logs:
         crowd.submit(1)
         if how == "give_up":
@@ -268,7 +269,7 @@ def test_what_is_waited_for_in_vain_is_left_to_the_lease(tmp_path: Path, how: st
         crowd.wait_empty()
     crowd.end()
     assert LEFT_TO_ITS_LEASE in [line["event"] for line in logs if line["log_level"] == "error"]
-    assert parts.held() == set()
+    assert without_spool.held() == set()
 
 
 def test_outcomes_without_a_result_are_written_and_told(crowd: Crowd) -> None:
