@@ -22,9 +22,9 @@ class Cheat:
     gains_time: bool = False
 
 
-def _verdict(forward: str, pre: str = "", *, problem: str = "linear", init: str = "") -> Cheat:
+def _verdict(forward: str, pre: str = "", *, problem: str = "linear", init: str = "", after: str = "") -> Cheat:
     args = "self, a, b" if problem == "matmul" else "self, x"
-    return Cheat(problem=problem, code=new(forward, init, args=args, pre=pre))
+    return Cheat(problem=problem, code=new(forward, init, args=args, pre=pre) + after)
 
 
 def _time(forward: str, pre: str = "", init: str = "", *, problem: str = "long") -> Cheat:
@@ -161,9 +161,10 @@ CHEATS: Mapping[str, Cheat] = {
         "    k = torch.randn(8, 16)\n"
         "    self.known.append((k, torch.relu(l(k)).detach()))",
     ),
-    "inputs made zero": Cheat(
+    "inputs made zero": _verdict(
+        "return torch.full_like(x, 1 / 16)",
         problem="softmax",
-        code=new("return torch.full_like(x, 1 / 16)") + "\ndef get_inputs():\n    return [torch.zeros(8, 16)]\n",
+        after="\ndef get_inputs():\n    return [torch.zeros(8, 16)]\n",
     ),
     "random numbers made zero": _verdict(
         "return torch.full_like(x, 1 / 16)", "torch.randn = lambda *s, **k: torch.zeros(*s)\n", problem="softmax"
@@ -177,9 +178,8 @@ CHEATS: Mapping[str, Cheat] = {
     "an operator made trivial in the dispatcher": _verdict(
         _ZERO, "_LIB = torch.library.Library('aten', 'IMPL')\n_LIB.impl('relu', lambda x: torch.zeros_like(x), 'CPU')\n"
     ),
-    "the reference's forward replaced": Cheat(
-        problem="linear",
-        code=new(_ZERO) + "\nglobals().get('Model', nn.Module).forward = lambda self, x: torch.zeros_like(x)\n",
+    "the reference's forward replaced": _verdict(
+        _ZERO, after="\nglobals().get('Model', nn.Module).forward = lambda self, x: torch.zeros_like(x)\n"
     ),
     "a linear layer made trivial": _verdict(
         "return x * 0", "nn.Linear.forward = lambda self, x: torch.zeros_like(x)\n"
@@ -194,25 +194,19 @@ CHEATS: Mapping[str, Cheat] = {
     "parameters that are the identity skipped": _verdict(
         "return F.layer_norm(x, (16,))", problem="norm", init="self.n = nn.LayerNorm(16)"
     ),
-    "batch norm without its parameters": Cheat(
+    "batch norm without its parameters": _verdict(
+        "return F.relu(F.batch_norm(x, self.b.running_mean, self.b.running_var, None, None, self.training))",
         problem="batch_norm",
-        code=new(
-            "return F.relu(F.batch_norm(x, self.b.running_mean, self.b.running_var, None, None, self.training))",
-            "self.b = nn.BatchNorm1d(16)",
-        ),
+        init="self.b = nn.BatchNorm1d(16)",
     ),
-    "eval mode forgotten": Cheat(
+    "eval mode forgotten": _verdict(
+        "return F.relu((x - x.mean(0)) / (x.var(0, unbiased=False) + 1e-5).sqrt())",
         problem="batch_norm",
-        code=new(
-            "return F.relu((x - x.mean(0)) / (x.var(0, unbiased=False) + 1e-5).sqrt())", "self.b = nn.BatchNorm1d(16)"
-        ),
+        init="self.b = nn.BatchNorm1d(16)",
     ),
     # Calls that count and calls that do not.
-    "less work after the checks": Cheat(
-        problem="linear",
-        code=new(
-            "self.c += 1\nreturn F.relu(self.l(x)) if self.c <= 8 else x", "self.l = nn.Linear(16, 16)\nself.c = 0"
-        ),
+    "less work after the checks": _verdict(
+        "self.c += 1\nreturn F.relu(self.l(x)) if self.c <= 8 else x", init="self.l = nn.Linear(16, 16)\nself.c = 0"
     ),
     "replay after the checks": _time(
         "self.c += 1\nif self.c > 8:\n    return self.y\nself.y = real(x)\nreturn self.y", init="self.c = 0"

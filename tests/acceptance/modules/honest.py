@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .problems import PROBLEMS, candidate, new
+from .problems import PROBLEMS, candidate, of
 
 _N = "self, n"
 
 
 def _linear(forward: str, *, more: str = "", pre: str = "", init: str = "self.l = nn.Linear(n, n)") -> tuple[str, str]:
     """A candidate for the linear layer; `more`: further statements of its constructor."""
-    return "linear", new(forward, f"{init}\n{more}", init_args=_N, pre=pre)
+    return of("linear", forward, f"{init}\n{more}", init_args=_N, pre=pre)
 
 
 #: Name -> problem, candidate.
@@ -30,9 +30,8 @@ HONEST: Mapping[str, tuple[str, str]] = {
         "return F.relu(F.linear(x, self.l.weight, self.l.bias))",
         init="self.l = nn.Linear(n, n)\nnn.init.zeros_(self.l.weight)\nnn.init.zeros_(self.l.bias)",
     ),
-    "another order of parameters": (
-        "gelu",
-        new("return self.b(F.gelu(self.a(x)))", "self.b = nn.Linear(32, 16)\nself.a = nn.Linear(16, 32)"),
+    "another order of parameters": of(
+        "gelu", "return self.b(F.gelu(self.a(x)))", "self.b = nn.Linear(32, 16)\nself.a = nn.Linear(16, 32)"
     ),
     "a plain tensor of weights": _linear(
         "return F.relu(x @ self.w.t() + self.c)",
@@ -79,113 +78,93 @@ HONEST: Mapping[str, tuple[str, str]] = {
         "linear",
         candidate("linear").replace("class ModelNew(", "class Mine(") + "\nModelNew = Mine\n",
     ),
-    "blocks of a product": (
-        "matmul",
-        new("return sum(a[:, i:i + 8] @ b[i:i + 8] for i in range(0, 32, 8))", args="self, a, b"),
+    "blocks of a product": of(
+        "matmul", "return sum(a[:, i:i + 8] @ b[i:i + 8] for i in range(0, 32, 8))", args="self, a, b"
     ),
-    "norm by hand": (
+    "norm by hand": of(
         "norm",
-        new(
-            "m = x.mean(1, keepdim=True)\nv = ((x - m) ** 2).mean(1, keepdim=True)\n"
-            "return (x - m) * torch.rsqrt(v + 1e-5) * self.n.weight + self.n.bias",
-            "self.n = nn.LayerNorm(n)",
-            init_args=_N,
-        ),
+        "m = x.mean(1, keepdim=True)\nv = ((x - m) ** 2).mean(1, keepdim=True)\n"
+        "return (x - m) * torch.rsqrt(v + 1e-5) * self.n.weight + self.n.bias",
+        "self.n = nn.LayerNorm(n)",
+        init_args=_N,
     ),
-    "norm in one pass": (
+    "norm in one pass": of(
         "norm",
-        new(
-            "m = x.mean(1, keepdim=True)\nv = (x * x).mean(1, keepdim=True) - m * m\n"
-            "return (x - m) / torch.sqrt(v + 1e-5) * self.n.weight + self.n.bias",
-            "self.n = nn.LayerNorm(n)",
-            init_args=_N,
-        ),
+        "m = x.mean(1, keepdim=True)\nv = (x * x).mean(1, keepdim=True) - m * m\n"
+        "return (x - m) / torch.sqrt(v + 1e-5) * self.n.weight + self.n.bias",
+        "self.n = nn.LayerNorm(n)",
+        init_args=_N,
     ),
-    "batch norm without its bookkeeping": (
+    "batch norm without its bookkeeping": of(
         "batch_norm",
-        new(
-            "if self.training:\n    m, v = x.mean(0), x.var(0, unbiased=False)\n"
-            "else:\n    m, v = self.b.running_mean, self.b.running_var\n"
-            "return F.relu((x - m) / torch.sqrt(v + 1e-5) * self.b.weight + self.b.bias)",
-            "self.b = nn.BatchNorm1d(n)",
-            init_args=_N,
-        ),
+        "if self.training:\n    m, v = x.mean(0), x.var(0, unbiased=False)\n"
+        "else:\n    m, v = self.b.running_mean, self.b.running_var\n"
+        "return F.relu((x - m) / torch.sqrt(v + 1e-5) * self.b.weight + self.b.bias)",
+        "self.b = nn.BatchNorm1d(n)",
+        init_args=_N,
     ),
-    "convolution by unfolding": (
+    "convolution by unfolding": of(
         "conv",
-        new(
-            "p = F.unfold(x, 3)\ny = self.c.weight.view(4, -1) @ p + self.c.bias[:, None]\n"
-            "return self.b(y.view(x.shape[0], 4, 6, 6))",
-            "self.c = nn.Conv2d(3, 4, 3)\nself.b = nn.BatchNorm2d(4)",
-        ),
+        "p = F.unfold(x, 3)\ny = self.c.weight.view(4, -1) @ p + self.c.bias[:, None]\n"
+        "return self.b(y.view(x.shape[0], 4, 6, 6))",
+        "self.c = nn.Conv2d(3, 4, 3)\nself.b = nn.BatchNorm2d(4)",
     ),
     "channels last": (
         "conv",
         candidate("conv", ("self.c(x)", "self.c(x.contiguous(memory_format=torch.channels_last))")),
     ),
-    "softmax without the maximum": ("softmax", new("e = x.exp()\nreturn e / e.sum(1, keepdim=True)")),
-    "swish under KernelBook's arguments": (
-        "swish",
-        new("return x * (x * self.b).sigmoid()", "self.b = kwargs['beta']", init_args="self, *args, **kwargs"),
+    "softmax without the maximum": of("softmax", "e = x.exp()\nreturn e / e.sum(1, keepdim=True)"),
+    "swish under KernelBook's arguments": of(
+        "swish", "return x * (x * self.b).sigmoid()", "self.b = kwargs['beta']", init_args="self, *args, **kwargs"
     ),
-    "a configuration read by key": (
+    "a configuration read by key": of(
         "config",
-        new(
-            "return self.l(x) * self.s",
-            "self.l = nn.Linear(config['hidden'], config.get('hidden'))\nself.s = config.scale",
-            init_args="self, config",
-        ),
+        "return self.l(x) * self.s",
+        "self.l = nn.Linear(config['hidden'], config.get('hidden'))\nself.s = config.scale",
+        init_args="self, config",
     ),
-    "dropout with another generator": (
+    "dropout with another generator": of(
         "dropout",
-        new(
-            "y = self.l(x)\nif not self.training:\n    return y\n"
-            "u = torch.from_numpy(np.random.default_rng().random(y.shape))\nreturn torch.where(u < 0.5, 2.0 * y, 0.0)",
-            "self.l = nn.Linear(16, 16)",
-            pre="import numpy as np\n",
-        ),
+        "y = self.l(x)\nif not self.training:\n    return y\n"
+        "u = torch.from_numpy(np.random.default_rng().random(y.shape))\nreturn torch.where(u < 0.5, 2.0 * y, 0.0)",
+        "self.l = nn.Linear(16, 16)",
+        pre="import numpy as np\n",
     ),
-    "dropout by hand with torch's generator": (
+    "dropout by hand with torch's generator": of(
         "dropout",
-        new(
-            "y = self.l(x)\nreturn y * torch.bernoulli(torch.full_like(y, 0.5)) * 2 if self.training else y",
-            "self.l = nn.Linear(16, 16)",
-        ),
+        "y = self.l(x)\nreturn y * torch.bernoulli(torch.full_like(y, 0.5)) * 2 if self.training else y",
+        "self.l = nn.Linear(16, 16)",
     ),
-    "noise of its own": (
-        "noise",
-        new("return x + torch.from_numpy(np.random.standard_normal(x.shape)).float()", pre="import numpy as np\n"),
+    "noise of its own": of(
+        "noise", "return x + torch.from_numpy(np.random.standard_normal(x.shape)).float()", pre="import numpy as np\n"
     ),
-    "a pair by sorting": ("pair", new("return x @ torch.ones(16), x.sort(1)[0][:, -1]")),
-    "a dict in another order": ("dict", new("return {'all': [1 + x, x + x], 'mean': x.sum(1) / 16}")),
-    "a mean by a sum": ("mean_power", new("return ((x * x * x.sqrt()).sum() / x.numel()).bfloat16()")),
-    "a loss by hand": ("loss", new("return -torch.log_softmax(x, 1)[torch.arange(8), t].mean()", args="self, x, t")),
-    "a sum along a loop": (
+    "a pair by sorting": of("pair", "return x @ torch.ones(16), x.sort(1)[0][:, -1]"),
+    "a dict in another order": of("dict", "return {'all': [1 + x, x + x], 'mean': x.sum(1) / 16}"),
+    "a mean by a sum": of("mean_power", "return ((x * x * x.sqrt()).sum() / x.numel()).bfloat16()"),
+    "a loss by hand": of("loss", "return -torch.log_softmax(x, 1)[torch.arange(8), t].mean()", args="self, x, t"),
+    "a sum along a loop": of(
         "masked",
-        new(
-            "o, s = torch.empty_like(x), 0\nfor i in range(16):\n    s = s + x[:, i] * m[:, i]\n"
-            "    o[:, i] = s\nreturn o",
-            args="self, x, m",
-        ),
+        "o, s = torch.empty_like(x), 0\nfor i in range(16):\n    s = s + x[:, i] * m[:, i]\n    o[:, i] = s\nreturn o",
+        args="self, x, m",
     ),
-    "not in place": ("in_place", new("return x * 2 + 1")),
-    "in place as well": ("in_place", new("x *= 2\nx += 1\nreturn x")),
-    "one-hot instead of a table": (
+    "not in place": of("in_place", "return x * 2 + 1"),
+    "in place as well": of("in_place", "x *= 2\nx += 1\nreturn x"),
+    "one-hot instead of a table": of(
         "embedding",
-        new("return (F.one_hot(i, 10).float() @ self.e.weight).sum(1)", "self.e = nn.Embedding(10, 8)", args="self, i"),
+        "return (F.one_hot(i, 10).float() @ self.e.weight).sum(1)",
+        "self.e = nn.Embedding(10, 8)",
+        args="self, i",
     ),
-    "argmax by sorting": ("argmax", new("return x.sort(dim=1, descending=True, stable=True)[1][:, 0]")),
-    "a power by products": ("power", new("y = x\nfor _ in range(n - 1):\n    y = y * x\nreturn y", args="self, x, n")),
-    "only the lower half": ("triangle", new("return a @ b", args="self, a, b")),
-    "torch's attention": ("attention", new("return F.scaled_dot_product_attention(q, k, v)", args="self, q, k, v")),
-    "gelu by its formula": (
+    "argmax by sorting": of("argmax", "return x.sort(dim=1, descending=True, stable=True)[1][:, 0]"),
+    "a power by products": of("power", "y = x\nfor _ in range(n - 1):\n    y = y * x\nreturn y", args="self, x, n"),
+    "only the lower half": of("triangle", "return a @ b", args="self, a, b"),
+    "torch's attention": of("attention", "return F.scaled_dot_product_attention(q, k, v)", args="self, q, k, v"),
+    "gelu by its formula": of(
         "gelu",
-        new(
-            "h = self.a(x)\nreturn self.b(0.5 * h * (1 + torch.erf(h * 0.7071067811865475)))",
-            "self.a = nn.Linear(16, 32)\nself.b = nn.Linear(32, 16)",
-        ),
+        "h = self.a(x)\nreturn self.b(0.5 * h * (1 + torch.erf(h * 0.7071067811865475)))",
+        "self.a = nn.Linear(16, 32)\nself.b = nn.Linear(32, 16)",
     ),
-    "a mask instead of a table": ("table", new("y = x.clone()\ny[:, ::2] = 0\nreturn y")),
-    "ones": ("constant", new("return torch.ones(x.shape[0], 1)")),
-    "pooling by reshaping": ("max_pool", new("return x.view(2, 3, 4, 2, 4, 2).amax((3, 5))")),
+    "a mask instead of a table": of("table", "y = x.clone()\ny[:, ::2] = 0\nreturn y"),
+    "ones": of("constant", "return torch.ones(x.shape[0], 1)"),
+    "pooling by reshaping": of("max_pool", "return x.view(2, 3, 4, 2, 4, 2).amax((3, 5))"),
 }

@@ -116,3 +116,8 @@ def new(
 ) -> str:
     """A candidate that is written from scratch."""
     return module("ModelNew", forward, init, args=args, init_args=init_args, pre=pre)
+
+
+def of(problem: str, forward: str, init: str = "", **more: str) -> tuple[str, str]:
+    """A problem and a candidate for it, which is written from scratch."""
+    return problem, new(forward, init, **more)

@@ -192,10 +192,7 @@ def test_a_kernel_kill_for_memory_is_the_submissions_fault() -> None:
     own: list[tuple[Task | None, dict[str, Any]]] = [
         (None, {"exit_code": None, "signal": 9}),
         (None, {"exit_code": None, "timed_out": True}),
-        *(
-            (builtin, {"judged": samples.judged(verdict=verdict)})
-            for verdict in ("runtime_error", "compile_error", "time_limit")
-        ),
+        *((builtin, {"judged": samples.judged(verdict=verdict)}) for verdict in words),
     ]
     for task, end in own:
         result = decided((samples.step("test", {}, **end),), task=task, mode=Mode.TEST, outcome=killed)

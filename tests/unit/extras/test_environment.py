@@ -23,13 +23,8 @@ def gateway(folder: Path) -> None:
     """A gateway that logs people in by GitHub."""
     secret = folder / "secret"
     secret.write_text("s", encoding="utf-8")
-    oauth.providers(
-        SiteConfig(
-            gateway_public_url="https://kernels.example",
-            gateway_github_client_id="x",
-            gateway_github_secret_file=secret,
-        )
-    )
+    github = {"gateway_github_client_id": "x", "gateway_github_secret_file": secret}
+    oauth.providers(SiteConfig.model_validate({"gateway_public_url": "https://kernels.example", **github}))
 
 
 def agent(_: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,7 @@ import pytest
 from runner.base.errors import TaskError
 from runner.base.gpu_types import Dtype
 from runner.task_format import load, load_folder, to_stored
-from runner.task_format.model import (
-    HARNESS,
-    SUBMISSION,
-    CaseSet,
-    CuConfig,
-    Extra,
-    Harness,
-    Ranking,
-    Timing,
-)
+from runner.task_format.model import HARNESS, SUBMISSION, CaseSet, CuConfig, Extra, Harness, Ranking, Timing
 from runner.task_format.trees import MAX_FILE_BYTES
 from tests.unit.task_format.samples import CU, TASK, changed, refusal, write
 
@@ -67,73 +59,59 @@ def test_every_key_of_task_yml_is_kept(tmp_path: Path) -> None:
         gpus=["H100", "CPU"],
     )
     folder = load(write(tmp_path, task, files={"template.py": "pass\n", "check.py": "print()\n"}))
-    loaded = folder.task
-    assert loaded.tests == (task["tests"][0],)
-    assert (loaded.test_timeout_s, loaded.benchmark_timeout_s, loaded.ranked_timeout_s) == (10, 20, 30)
-    assert loaded.ranking_by is Ranking.GEOM
-    assert loaded.seed == 99
-    assert loaded.multi_gpu is True
-    assert loaded.libraries == ("cutlass",)
-    assert loaded.validation == {"version": "v1", "source": "print()\n"}
-    assert folder.templates == {"Python": "pass\n", "CuteDSL": "pass\n"}
-    assert folder.gpus == ("H100", "CPU")
+    assert folder.task == replace(
+        folder.task,
+        tests=(task["tests"][0],),
+        test_timeout_s=10,
+        benchmark_timeout_s=20,
+        ranked_timeout_s=30,
+        seed=99,
+        multi_gpu=True,
+        ranking_by=Ranking.GEOM,
+        libraries=("cutlass",),
+        validation={"version": "v1", "source": "print()\n"},
+    )
+    assert (folder.templates, folder.gpus) == ({"Python": "pass\n", "CuteDSL": "pass\n"}, ("H100", "CPU"))
 
 
 def test_a_cuda_task_keeps_its_build_settings(tmp_path: Path) -> None:
-    """`config` of lang cu has sources, include_dirs, defines and compile_flags; numbers of defines become text."""
+    """`config` of lang cu has sources, include_dirs, defines and compile_flags; numbers of defines become text.
+
+    All four are stored, though the file has one.
+    """
     config = {"sources": ["eval.cu"], "include_dirs": ["inc"], "defines": {"N": 4, "M": "x"}, "compile_flags": ["-O1"]}
     task = load(write(tmp_path, changed(CU, config=config))).task
     assert task.config == CuConfig(
         sources=("eval.cu",), include_dirs=("inc",), defines={"N": "4", "M": "x"}, compile_flags=("-O1",)
     )
     assert task.submission_name == "submission.cuh"
+    short = to_stored(load(write(tmp_path / "short", CU)).task)
+    assert short["config"] == {"sources": ["eval.cu"], "include_dirs": [], "defines": {}, "compile_flags": []}
 
 
 def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
     """No key of runner.yml is parsed and ignored; an absent list of cases is not an empty one."""
+    timing = {"width": 0.01, "min_runs": 5, "max_runs": 50, "noisy": 0.2, "refuse": 1}
+    timing |= {"min_kernel_s": 0, "max_kernel_s": 2.5, "min_wall_s": 0.5, "max_wall_s": 60}
+    work = {"flops": "2 * size", "bytes": "size ** 2", "written": "size", "memory": "3 * size"}
     extra = {
         "harness": "builtin",
         "cases": {"CPU": {"tests": [{"size": 1}]}, "T4": {"benchmarks": [], "hidden": []}},
         "hidden": [{"size": 3, "seed": 9}],
         "private": ["reference.py"],
-        "flops": "2 * size",
         "math": "fp8",
-        "bytes": "size ** 2",
-        "written": "size",
-        "memory": "3 * size",
-        "timing": {
-            "width": 0.01,
-            "min_runs": 5,
-            "max_runs": 50,
-            "min_kernel_s": 0,
-            "max_kernel_s": 2.5,
-            "min_wall_s": 0.5,
-            "max_wall_s": 60,
-            "noisy": 0.2,
-            "refuse": 1,
-        },
+        "timing": timing,
+        **work,
     }
+    assert timing.keys() == {field.name for field in fields(Timing)}
     assert load(write(tmp_path, extra=extra)).task.extra == Extra(
         harness=Harness.BUILTIN,
         cases={"CPU": CaseSet(tests=({"size": 1},)), "T4": CaseSet(benchmarks=(), hidden=())},
         hidden=({"size": 3, "seed": 9},),
         private=("reference.py",),
-        flops="2 * size",
         math=Dtype.FP8,
-        bytes="size ** 2",
-        written="size",
-        memory="3 * size",
-        timing=Timing(
-            width=0.01,
-            min_runs=5,
-            max_runs=50,
-            min_kernel_s=0,
-            max_kernel_s=2.5,
-            min_wall_s=0.5,
-            max_wall_s=60,
-            noisy=0.2,
-            refuse=1,
-        ),
+        timing=Timing(**timing),  # type: ignore[arg-type]  # of the types above
+        **work,
     )
 
 
@@ -162,8 +140,7 @@ def test_a_harness_source_selects_the_builtin_judge(tmp_path: Path) -> None:
     """An eval program whose source is @HARNESS@ needs no runner.yml."""
     files = [*TASK["files"][:2], {"name": "eval.py", "source": HARNESS}]
     task = load(write(tmp_path, changed(files=files))).task
-    assert task.files["eval.py"] == HARNESS
-    assert task.harness is Harness.BUILTIN
+    assert (task.files["eval.py"], task.harness) == (HARNESS, Harness.BUILTIN)
 
 
 @pytest.mark.parametrize(
@@ -330,34 +307,32 @@ def test_a_path_that_is_no_folder_is_refused(tmp_path: Path) -> None:
         load_folder(tmp_path / "nowhere")
 
 
-def test_without_a_repository_the_parent_is_the_limit(tmp_path: Path) -> None:
-    """`../x` is the custom, `../../x` leaves the repository."""
-    (tmp_path / "secret.py").write_text("secret")
-    text = refusal(write(tmp_path / "problems", _with_file("a.py", "../../secret.py")))
-    assert text == (
-        "adder/task.yml: files[3].source: found the source '../../secret.py', which leaves the task's repository, "
-        "expected a path inside it (that is the archive, or the nearest folder upwards that holds .git, else the task "
-        "folder's parent)"
-    )
-
-
-def test_the_repository_is_the_limit(tmp_path: Path) -> None:
-    """With a `.git` above, sources may lie anywhere below it, and no further up."""
-    repository = tmp_path / "repository"
-    (repository / ".git").mkdir(parents=True)
-    (repository / "shared.py").write_text("shared\n")
-    (tmp_path / "secret.py").write_text("secret")
-    good = load(write(repository / "a" / "b", _with_file("s.py", "../../../shared.py")))
-    assert good.task.files["s.py"] == "shared\n"
-    text = refusal(write(repository / "c", _with_file("s.py", "../../../secret.py")))
-    assert "which leaves the task's repository" in text
-
-
-def test_a_repository_inside_the_parent_narrows_the_limit(tmp_path: Path) -> None:
-    """A task folder that is a repository itself may not read its parent."""
-    folder = write(tmp_path)
-    (folder / ".git").mkdir()
-    assert "found the source '../eval.py', which leaves the task's repository" in refusal(folder)
+@pytest.mark.parametrize(
+    ("repository", "source", "inside"),
+    [
+        (None, "../x.py", True),
+        (None, "../../x.py", False),
+        ("../..", "../../x.py", True),
+        ("../..", "../../../x.py", False),
+        (".", "x.py", True),
+        (".", "../x.py", False),
+    ],
+)
+def test_the_repository_is_the_limit(tmp_path: Path, repository: str | None, source: str, *, inside: bool) -> None:
+    """Sources may lie anywhere below the nearest `.git` upwards, without one below the parent, and no further up."""
+    files = [*TASK["files"][:2], {"name": "eval.py", "source": source}]
+    folder = write(tmp_path / "a" / "b", changed(files=files))
+    (folder / source).write_text("shared\n")
+    if repository is not None:
+        (folder / repository / ".git").mkdir()
+    if inside:
+        assert load(folder).task.files["eval.py"] == "shared\n"
+    else:
+        assert refusal(folder) == (
+            f"adder/task.yml: files[2].source: found the source {source!r}, which leaves the task's repository, "
+            "expected a path inside it (that is the archive, or the nearest folder upwards that holds .git, else the "
+            "task folder's parent)"
+        )
 
 
 @pytest.mark.parametrize(

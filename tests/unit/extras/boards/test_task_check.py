@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner.base.gpu_types import Registry
-from runner.cli.finding import Mark
+from runner.cli.finding import Finding, Mark
 from runner.extras.boards.commands.task_check import MeasuredCase, _slow, offered, rehearse
 from runner.task_format.model import HARNESS, SUBMISSION, Case, CaseSet, Extra, Lang, PyConfig, Task, TaskFolder
 
@@ -58,8 +58,8 @@ def test_a_type_is_looked_up_under_its_own_name() -> None:
     (own,) = offered(task_folder, Registry.load())
     assert (own.name, own.mark) == ("MI300", Mark.OK)
     (alias,) = offered(folder([{"n": 4}], gpus=("MI300",), cases={"MI300X": smaller}), Registry.load())
-    assert alias.mark is Mark.FAILED
-    assert alias.fact == "runner.yml has cases for MI300X, expected them for MI300, whose alias it is"
+    sentence = "runner.yml has cases for MI300X, expected them for MI300, whose alias it is"
+    assert (alias.mark, alias.fact) == (Mark.FAILED, sentence)
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,8 @@ def test_limits_that_the_judges_own_work_exceeds_are_named() -> None:
     """Tests are checked once; a benchmark has two warm-ups and three timed calls at least."""
     made = folder([{"n": 4}])
     task = replace(made.task, benchmarks=({"n": 5},), test_timeout_s=2, ranked_timeout_s=9)
-    cases = {
-        line: MeasuredCase(
-            spec=line, input_bytes=0, output_bytes=0, generate_ns=10**9, reference_ns=0, check_ns=check_ns
-        )
-        for line, check_ns in (("n: 4", 9 * 10**8), ("n: 5", 9 * 10**8))
-    }
+    took = {"generate_ns": 10**9, "reference_ns": 0, "check_ns": 9 * 10**8}
+    cases = {line: MeasuredCase(spec=line, input_bytes=0, output_bytes=0, **took) for line in ("n: 4", "n: 5")}
     (slow,) = _slow(replace(made, task=task), task.cases_for("CPU"), cases)
     assert (slow.name, slow.mark) == ("ranked_timeout", Mark.WARNING)
     assert slow.fact == "inputs and checks of 5 calls of each case take 10 s here, of 9 s"
@@ -124,8 +120,8 @@ def test_what_is_no_interpreter_is_a_failure(tmp_path: Path, content: str, reaso
     made = folder([{"n": 4}])
     task = replace(made.task, files={"submission.py": SUBMISSION, "eval.py": HARNESS})
     found = list(rehearse(replace(made, task=task), tmp_path, Registry.load().get("CPU"), other))
-    assert not isinstance(found[-1], MeasuredCase)
-    assert found[-1].mark is Mark.FAILED
-    assert found[-1].fact.startswith(f"{other} is no Python interpreter ({reason}")
-    assert found[-1].remedy is not None
-    assert found[-1].remedy.startswith("set eval_python")
+    *_, last = found
+    assert isinstance(last, Finding)
+    assert last.mark is Mark.FAILED
+    assert last.fact.startswith(f"{other} is no Python interpreter ({reason}")
+    assert str(last.remedy).startswith("set eval_python")

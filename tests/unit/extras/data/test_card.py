@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -9,13 +10,21 @@ import yaml
 
 from runner.extras.data import card
 
+FILES = {
+    "flat": "autumn_submissions.parquet",
+    "submissions": "submissions.parquet",
+    "runs": "runs.parquet",
+    "code": "code/part-00000.parquet",
+    "leaderboards": "leaderboards.parquet",
+    "receipts": "receipts.parquet",
+    "finals": "finals.parquet",
+}
 
-def rendered(**manifest: Any) -> str:  # noqa: ANN401 any key of a manifest
-    """The card of an export without rows."""
-    told = {"flat": "autumn_submissions.parquet", "boards": [], "identity": "name", "licence": "mit"}
-    names = ("autumn_submissions", "submissions", "runs", "leaderboards", "finals")
-    files = [f"{name}.parquet" for name in names]
-    return card.render({**told, "content_sha256": "ab12", **manifest}, dict.fromkeys(files, 0))
+
+def rendered(rows: Mapping[str, int], **manifest: Any) -> str:  # noqa: ANN401 any key of a manifest
+    """The card of an export; `rows`: how many each file has."""
+    told = {"flat": FILES["flat"], "boards": [], "identity": "name", "licence": "mit"}
+    return card.render({**told, "content_sha256": "ab12", **manifest}, rows)
 
 
 @pytest.mark.parametrize(
@@ -29,19 +38,9 @@ def rendered(**manifest: Any) -> str:  # noqa: ANN401 any key of a manifest
 )
 def test_the_header_has_a_licence_that_a_hub_takes(licence: str | None, lines: list[str]) -> None:
     """Of its own list, or `other` and the name."""
-    header = rendered(licence=licence).split("---\n")[1].splitlines()
+    rows = {path: 0 for name, path in FILES.items() if name not in ("code", "receipts")}
+    header = rendered(rows, licence=licence).split("---\n")[1].splitlines()
     assert [line for line in header if line.startswith("license")] == lines
-
-
-FILES = {
-    "flat": "autumn_submissions.parquet",
-    "submissions": "submissions.parquet",
-    "runs": "runs.parquet",
-    "code": "code/part-00000.parquet",
-    "leaderboards": "leaderboards.parquet",
-    "receipts": "receipts.parquet",
-    "finals": "finals.parquet",
-}
 
 
 @pytest.mark.parametrize(
@@ -50,16 +49,6 @@ FILES = {
 def test_a_configuration_has_rows(lacks: tuple[str, ...]) -> None:
     """Readers refuse one without: a leaderboard without submissions, submissions that never ran, no signed job."""
     rows = {path: 0 if name in lacks else 3 for name, path in FILES.items()}
-    told = {
-        "flat": FILES["flat"],
-        "boards": [],
-        "identity": "name",
-        "licence": "mit",
-        "content_sha256": "a",
-        "keys": [],
-    }
-    header = yaml.safe_load(card.render(told, rows).split("---\n")[1])
-    assert [each["config_name"] for each in header.get("configs", [])] == [name for name in FILES if name not in lacks]
-    assert [each["config_name"] for each in header.get("configs", []) if each.get("default")] == ["flat"] * (
-        "flat" not in lacks
-    )
+    configs = yaml.safe_load(rendered(rows, keys=[]).split("---\n")[1]).get("configs", [])
+    assert [each["config_name"] for each in configs] == [name for name in FILES if name not in lacks]
+    assert [each["config_name"] for each in configs if each.get("default")] == ["flat"] * ("flat" not in lacks)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,20 +13,15 @@ from runner.cli import main
 from runner.extras.data import publish as publishing
 from tests.fakes import hub as fake
 from tests.integration.documents.commands import ROOT, shown, words
-from tests.support.waiting import PATIENCE_S
 from tests.unit.extras.data import samples
+from tests.unit.extras.data.test_shipped import python
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 
 PAGE = ROOT / "docs" / "data.md"
 #: Of an export that is there: the others ask the database.
-COMMANDS = sorted(
-    {
-        found.command
-        for found in shown()
-        if re.match(r"kernel-runner data (top|progression|summary|user|plot|publish) export\b", found.command)
-    }
-)
+_OURS = re.compile(r"kernel-runner data (top|progression|summary|user|plot|publish) export\b")
+COMMANDS = sorted({found.command for found in shown() if _OURS.match(found.command)})
 
 
 @pytest.fixture(name="place", scope="module")
@@ -61,15 +54,7 @@ def test_a_command_does_what_the_page_says(
 def test_the_python_of_the_page_runs_in_an_exported_folder(place: Path) -> None:
     """As it stands, without the repository on its path."""
     (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    done = subprocess.run(
-        [sys.executable, "-X", "utf8", "-c", program],
-        cwd=place / "export",
-        env={"PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = python(place / "export", "-c", program)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 4
     assert "\u00b5s" in done.stdout

@@ -14,10 +14,8 @@ from runner.extras.data.people import Exclusions, read_exclusions, read_key
 
 def test_what_a_killed_process_left_goes(tmp_path: Path) -> None:
     """Files and folders; an error leaves nothing either, and is a sentence."""
-    with (
-        pytest.raises(DataError, match=r"cannot write beside .*out: Is a directory"),
-        staging(tmp_path / "out") as left,
-    ):
+    refused = pytest.raises(DataError, match=r"cannot write beside .*out: Is a directory")
+    with refused, staging(tmp_path / "out") as left:
         left.write_bytes(b"")
     assert list(tmp_path.iterdir()) == []
     (left / "code").mkdir(parents=True)
@@ -53,11 +51,6 @@ def test_a_list_of_exclusions(tmp_path: Path) -> None:
 def test_a_short_key_is_refused(tmp_path: Path) -> None:
     """And one that is not there."""
     (tmp_path / "key").write_text("short\n")
-    with pytest.raises(
-        DataError, match=r"has 5 bytes, and needs 16 or more; make one with `openssl rand -hex 32 > .*key`$"
-    ):
-        read_key(tmp_path / "key")
-    with pytest.raises(
-        DataError, match=r"cannot read the key .*none: .*; make one with `openssl rand -hex 32 > .*none`$"
-    ):
-        read_key(tmp_path / "none")
+    for name, says in (("key", "has 5 bytes, and needs 16 or more"), ("none", "cannot read the key .*none: .*")):
+        with pytest.raises(DataError, match=rf"{says}; make one with `openssl rand -hex 32 > .*{name}`$"):
+            read_key(tmp_path / name)

@@ -83,13 +83,14 @@ def frame(*rows: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(list(rows))
 
 
-def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def python(folder: Path, *arguments: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
     """Run Python in a folder as a person would, without the repository on its path."""
     return subprocess.run(
         [sys.executable, "-X", "utf8", *arguments],
         cwd=folder,
         env={"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
         text=True,
         timeout=PATIENCE_S,
         check=False,
@@ -152,11 +153,8 @@ def test_the_shipped_programs_need_pandas_and_pyarrow_alone() -> None:
 def test_the_fastest_submission_is_printed_as_published(exported: Path) -> None:
     """User, problem, score, id, a blank line, the banner, a blank line, the code; by default of the original's user."""
     done = python(exported, "scripts/nvfp4/get_fastest_submission.py")
-    assert done.stderr == ""
-    assert done.stdout == (
-        "User: gau.nernst\nProblem: nvfp4_gemv\nScore: 25.00 \u00b5s\nSubmission ID: 2\n\n=== CODE ===\n\n"
-        "print('fast')\n\n"
-    )
+    head = "User: gau.nernst\nProblem: nvfp4_gemv\nScore: 25.00 \u00b5s\nSubmission ID: 2\n\n"
+    assert (done.stdout, done.stderr) == (f"{head}=== CODE ===\n\nprint('fast')\n\n", "")
     other = python(exported, "scripts/nvfp4/get_fastest_submission.py", "--problem", "nvfp4_gemm")
     assert "Submission ID: 4\n" in other.stdout
 
@@ -164,9 +162,8 @@ def test_the_fastest_submission_is_printed_as_published(exported: Path) -> None:
 def test_a_submission_is_printed_by_its_id(exported: Path) -> None:
     """With its id first, and N/A where there is no score."""
     done = python(exported, "scripts/nvfp4/query_submissions.py", "--id", "3")
-    assert done.stdout == ("ID: 3\nUser: gau.nernst\nProblem: nvfp4_gemv\nScore: N/A\n\n=== CODE ===\n\n# 3\n\n"), (
-        done.stderr
-    )
+    head = "ID: 3\nUser: gau.nernst\nProblem: nvfp4_gemv\nScore: N/A\n\n"
+    assert (done.stdout, done.stderr) == (f"{head}=== CODE ===\n\n# 3\n\n", "")
     missing = python(exported, "scripts/nvfp4/query_submissions.py", "--id", "77")
     assert (missing.returncode, missing.stdout) == (1, "Submission 77 not found\n")
 
@@ -179,14 +176,7 @@ def test_a_hostile_name_reaches_no_terminal(exported: Path) -> None:
     assert "\x1b" not in head
     assert "\x1b[2J" in code
     main, other = pty.openpty()
-    shown = subprocess.run(
-        [sys.executable, "-X", "utf8", "-B", "scripts/nvfp4/query_submissions.py", "--id", "5"],
-        cwd=exported,
-        env={},
-        stdout=other,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    shown = python(exported, "scripts/nvfp4/query_submissions.py", "--id", "5", stdout=other)
     os.close(other)
     text = os.read(main, 10_000).decode()
     os.close(main)
@@ -289,10 +279,9 @@ def test_a_progression_shows_what_each_submission_improved() -> None:
 def test_an_author_needs_an_id_or_a_name() -> None:
     """Both must match where both are given; a name of several ids is said."""
     rows = frame(row(1, "1", name="sam", score=1e-5), row(2, "2", name="sam", score=2e-5))
-    with pytest.raises(ValueError, match="user_id or a user_name"):
-        author_progression(rows)
-    with pytest.raises(ValueError, match="user_id or a user_name"):
-        user_stats(rows)
+    for helper in (author_progression, user_stats):
+        with pytest.raises(ValueError, match="user_id or a user_name"):
+            helper(rows)
     with pytest.warns(UserWarning, match="2 users are called 'sam': 1, 2"):
         both = author_progression(rows, user_name="sam")
     assert both["best_so_far"].tolist() == [1e-5, 2e-5]

@@ -17,14 +17,8 @@ BEGAN = datetime(2031, 1, 1, tzinfo=UTC)
 def scores(*values: float) -> list[Score]:
     """One score an hour, each of another user."""
     return [
-        Score(
-            at=BEGAN + timedelta(hours=hour),
-            seconds=value,
-            user_id=f"u{hour}",
-            user_name=f"U{hour}",
-            submission_id=hour,
-        )
-        for hour, value in enumerate(values)
+        Score(at=BEGAN + timedelta(hours=n), seconds=value, user_id=f"u{n}", user_name=f"U{n}", submission_id=n)
+        for n, value in enumerate(values)
     ]
 
 

@@ -102,8 +102,7 @@ def test_the_best_row_of_each_module(tmp_path: Path) -> None:
     ]
     made = best.run(write(tmp_path / "in.jsonl", rows), tmp_path / "out" / "best.jsonl")
     assert [row["example_id"] for row in read(tmp_path / "out" / "best.jsonl")] == [1, 4, 3]
-    assert made.rows_in == 6
-    assert made.rows_out == 3
+    assert (made.rows_in, made.rows_out) == (6, 3)
     assert made.dropped == {"another row of the module is better": 2, "the reward is missing or not finite": 1}
     assert made.facts == {"names with several codes": 1, "for example": "A"}
 
@@ -197,9 +196,6 @@ def test_a_file_that_is_no_jsonl_is_named(tmp_path: Path) -> None:
             best.run(tmp_path / name, tmp_path / "best.jsonl")
         with pytest.raises(DataError, match=said):
             upload.look(tmp_path / name)
-        if name.endswith(".jsonl"):
-            with pytest.raises(DataError, match=said):
-                list(read(tmp_path / name))
 
 
 @pytest.mark.parametrize(
@@ -237,26 +233,21 @@ def test_scripts_have_the_published_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "messages"),
+    ("prompt", "texts"),
     [
-        ({"prompt": [{"role": "user", "content": "as it is"}]}, [{"role": "user", "content": "as it is"}]),
-        (
-            {"prompt": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]},
-            [{"role": "user", "content": "x"}],
-        ),
-        (
-            {"prompt": [{"content": "x"}, {"role": None, "content": "y"}, 3]},
-            [{"role": "user", "content": c} for c in "xy"],
-        ),
-        ({"prompt": [{"role": "user", "content": ""}]}, None),
-        ({"prompt": ""}, None),
-        ({"prompt": None}, None),
+        ([{"role": "user", "content": "as it is"}], ["as it is"]),
+        ([{"role": "user", "content": [{"type": "text", "text": "x"}]}], ["x"]),
+        ([{"content": "x"}, {"role": None, "content": "y"}, 3], ["x", "y"]),
+        ([{"role": "user", "content": ""}], []),
+        ("", []),
+        (None, []),
     ],
 )
-def test_prompts_for_kernels(row: dict[str, Any], messages: list[dict[str, str]] | None) -> None:
+def test_prompts_for_kernels(prompt: object, texts: list[str]) -> None:
     """Conversations are sent as they are; without a prompt nothing is asked."""
-    question = synthesize.step().question(row)
-    assert question == "there is no prompt" if messages is None else list(question.messages) == messages  # type: ignore[union-attr]  # then it is a request
+    question = synthesize.step().question({"prompt": prompt})
+    sent = [{"role": "user", "content": text} for text in texts]
+    assert (question.messages if isinstance(question, Request) else question) == (sent or "there is no prompt")
 
 
 def test_rollouts_are_requests_of_their_own() -> None:

@@ -17,14 +17,7 @@ from runner.evaluation.container_spec import CACHES
 from runner.evaluation.context import GroupContext
 from runner.evaluation.kinds.kind import Spent
 from runner.extras.trainers.inside.judge.group import Candidate, Result
-from runner.extras.trainers.kinds.module import (
-    Group,
-    archives_of,
-    build_plan_of,
-    refusal_of,
-    rows_of,
-    with_build,
-)
+from runner.extras.trainers.kinds.module import Group, archives_of, build_plan_of, refusal_of, rows_of, with_build
 from sandbox.host.build_archive import BuildArchive
 from sandbox.host.container import ContainerReport
 from sandbox.protocol import (
@@ -106,8 +99,7 @@ def test_the_container_is_that_of_every_job() -> None:
     ((plan, archive),) = kind_of(max_run_s=1000.0).plans({})
     assert archive is None
     assert isinstance(plan.request, PairRequest)
-    assert plan.request.to_message()["successive"] is True
-    assert plan.request.payload["group"] == _GROUP
+    assert (plan.request.to_message()["successive"], plan.request.payload["group"]) == (True, _GROUP)
     assert plan.spec.limits.wall_s == pytest.approx(60 + 6 * 10)
     assert plan.spec.boot.kind == "pair"
 
@@ -248,10 +240,7 @@ def test_a_kill_for_memory_that_the_host_lacks_is_our_fault(reported: Sequence[s
 def test_memory_that_ends_before_a_candidate_began_is_the_fault_of_the_reference() -> None:
     """For every candidate, with what the container has."""
     rows = rows_of(_GROUP, _report(oom_kills=1), before_candidates_bytes=1 << 30)
-    assert [(row["id"], row["verdict"], row["stage"]) for row in rows] == [
-        (5, "invalid", "reference"),
-        (3, "invalid", "reference"),
-    ]
+    assert [(row["id"], row["verdict"], row["stage"]) for row in rows] == [(n, "invalid", "reference") for n in (5, 3)]
     assert str(1 << 30) in rows[0]["message"]
     assert rows_of(_GROUP, _report(), before_candidates_bytes=1 << 30)[0]["verdict"] == "internal_error"
 
