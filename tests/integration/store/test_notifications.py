@@ -9,8 +9,9 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from runner.extras.boards.again import Selection, migrate
+from runner.extras.boards.again import Selection
 from runner.extras.boards.store import BoardStore
+from runner.store import migrate
 from tests.integration.store.conftest import Bench
 from tests.plugins.postgres import embedded_server
 from tests.support.waiting import PATIENCE_S, wait_until
