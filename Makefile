@@ -53,7 +53,7 @@ gpu-host: setup ## build/gpu-host: all that a bare machine with a GPU needs for 
 
 chaos: setup ## minutes of everything that can break, over real daemons; prints what broke, what happened, what is wrong
 	@KERNEL_RUNNER_TEST_EXAMPLES=$${KERNEL_RUNNER_TEST_EXAMPLES:-1000} $(PY) -m pytest -q -o timeout=3600 \
-		tests/integration/store/test_state_machine.py
+		tests/integration/store/test_state_machine.py tests/integration/store/test_meetings.py
 	@$(PY) -m tests.chaos
 	@KERNEL_RUNNER_TEST_LEAK_JOBS=$${KERNEL_RUNNER_TEST_LEAK_JOBS:-1000} $(PY) -m pytest -q tests/chaos/test_leaks.py
 

@@ -1,7 +1,7 @@
 """Two statements that meet: one has been executed and is not committed while the other runs.
 
 Neither sees what the other writes, unless it waits for a lock. In the end all jobs are over all the same, and every
-submission, batch, sweep and final is done. How many pairs: KERNEL_RUNNER_TEST_EXAMPLES.
+submission, batch, sweep and final is done. How many: KERNEL_RUNNER_TEST_EXAMPLES.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ def meet(scene: Scene, first: str, second: str) -> list[str]:
 
 def test_what_saw_a_pause_that_ends_meanwhile_goes_on(bench: Bench, db: Db) -> None:
     """A statement that finds the pause holds its jobs back; the end of the pause does not see those jobs yet."""
-    for first in ACTS:
+    for first in random.sample([*ACTS], min(EXAMPLES, len(ACTS))):
         scene = Scene(bench, db)
         bench.store.pause_board("identity", reason="x")
         assert meet(scene, first, "resume_board") == [], first
