@@ -55,7 +55,7 @@ def test_a_description_names_the_tolerances(name: str) -> None:
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     keywords = [keyword for call in calls for keyword in call.keywords if keyword.arg in ("rtol", "atol")]
     numbers = {
-        ast.get_source_segment(text, node)
+        str(ast.get_source_segment(text, node))
         for keyword in keywords
         for node in ast.walk(keyword.value)
         if isinstance(node, ast.Constant) and node.value
