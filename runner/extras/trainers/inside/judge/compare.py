@@ -2,8 +2,8 @@
 
 For floating numbers: |a - b| <= atol * 3 * min(1, s) + rtol * |a| + floor, where a is expected and s is the standard
 deviation of what is expected in that tensor. So zeros do not pass for a tensor of small numbers, and sums in another
-order pass. The floor, four steps of float32 (or of float64) at 1, is for outputs that are rounding noise of larger
-inputs.
+order pass. The floor, at most four steps of float32 (or of float64) at 1, is for outputs that are rounding noise of
+larger inputs.
 """
 
 from __future__ import annotations
@@ -33,6 +33,13 @@ class Tolerance:
 
     rtol: float | None = None
     atol: float | None = None
+    #: The floor, where it is less than usual.
+    floor: float = math.inf
+
+    def floor_of(self, dtype: torch.dtype) -> float:
+        """The floor of a tensor of this dtype."""
+        step = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
+        return min(_FLOOR_STEPS * step, self.floor)
 
     def of(self, dtype: torch.dtype) -> tuple[float, float]:
         """Rtol and atol of a tensor of this dtype."""
@@ -161,8 +168,7 @@ def as_real(item: torch.Tensor) -> torch.Tensor:
 def _compare_plain(want: object, have: object, place: str, tolerance: Tolerance) -> str | None:
     if type(want) is float and type(have) is float:
         rtol, atol = tolerance.of(torch.float32)
-        floor = _FLOOR_STEPS * torch.finfo(torch.float32).eps
-        allowed = atol * _SPREADS * min(1.0, abs(want)) + rtol * abs(want) + floor
+        allowed = atol * _SPREADS * min(1.0, abs(want)) + rtol * abs(want) + tolerance.floor_of(torch.float32)
         good = want == have or (math.isnan(want) and math.isnan(have))
         # Of an infinity the tolerance would be infinite, too.
         good = good or (math.isfinite(want) and abs(want - have) <= allowed)
@@ -175,7 +181,7 @@ def _compare_numbers(
     want: torch.Tensor, have: torch.Tensor, place: str, tolerance: Tolerance, result: Comparison
 ) -> str | None:
     rtol, atol = tolerance.of(want.dtype)
-    step = torch.finfo(torch.float64 if want.dtype == torch.float64 else torch.float32).eps
+    floor = tolerance.floor_of(want.dtype)
     spread, unlike = _spread(want, have)
     if unlike:
         return (
@@ -196,7 +202,7 @@ def _compare_numbers(
         largest = max(largest, float(error.max()))
         relative = error / size.clamp(min=max(spread, 1e-30))
         result.max_rel_error = max(result.max_rel_error, float(relative.max()))
-        beyond = error - (atol * _SPREADS * min(1.0, spread) + rtol * size + _FLOOR_STEPS * step)
+        beyond = error - (atol * _SPREADS * min(1.0, spread) + rtol * size + floor)
         count += int((beyond > 0).sum())
         index = int(beyond.argmax())
         if float(beyond[index]) > worst[0]:

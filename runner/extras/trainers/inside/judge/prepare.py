@@ -18,9 +18,17 @@ from runner.extras.trainers.inside.shared.module_values import encode_value
 from tasks.harness.judge.snapshots import held
 from tasks.harness.judge.stopping import FEWEST
 from tasks.harness.shared.generators import SEEDS, seed_all, seed_some, states
-from tasks.harness.shared.values import Unsupported, pack, tensors_of
+from tasks.harness.shared.values import Unsupported, map_tensors, pack, tensors_of
 
-from .compare import DEFAULT_TOLERANCE, Tolerance, compare, default_tolerance, in_double, kernelbench_allclose
+from .compare import (
+    DEFAULT_TOLERANCE,
+    Tolerance,
+    compare,
+    default_tolerance,
+    in_double,
+    kernelbench_allclose,
+    kind_of,
+)
 from .distributions import ORIGINAL, copied, names_for, observe, transformed
 from .group import Settings
 from .moments import DRAWS, Draws
@@ -48,6 +56,10 @@ _FEWEST_DRAWS = 24
 _ROOM = 2.0
 #: Fewer timed calls say nothing.
 _FEWEST_CALLS = 5
+#: Outputs that are larger than this on average have a tolerance beside which its floor is nothing.
+_SMALL = 5e-3
+#: Rounding within a module changes its outputs by less than this multiple of what rounding its inputs does.
+_AMPLIFIED = 1000.0
 DEPENDS_ON_HISTORY = (
     "the reference's output depends on earlier calls by something that is not in its state_dict, so no module can be "
     "compared with it"
@@ -269,6 +281,7 @@ def prepare(
     prepared.shifted_state = _usable_shift(prepared, inputs, in_eval=only_eval) if settings.perturb else None
     prepared.trials = list(_plan(prepared, only_eval=only_eval))
     prepared.degenerate = _is_degenerate(prepared)
+    prepared.tolerance = replace(prepared.tolerance, floor=_floor(prepared))
     for trial in prepared.trials:
         # Before a candidate lives, as most candidates need it.
         prepared.expected(trial, perturbed=trial.perturbed and prepared.shifted_state is not None)
@@ -388,6 +401,45 @@ def _is_degenerate(prepared: Prepared) -> bool:
         if compare(first, other, prepared.tolerance).problem is not None:
             return False
     return True
+
+
+def _floor(prepared: Prepared) -> float:
+    """The floor of the tolerance of small outputs: what steps of the inputs change in them, by far; else no other one.
+
+    Those of a softmax over many elements are hardly above the usual floor, or below it, and no rounding noise.
+    """
+    if prepared.degenerate or prepared.random or prepared.random_in_eval:
+        return math.inf
+    changes = [0.0]
+    for trial in prepared.trials:
+        perturbed = trial.perturbed and prepared.shifted_state is not None
+        expected = prepared.expected(trial, perturbed=perturbed)
+        ones = tensors_of(expected.output)
+        if trial.is_second or not any(float(item.abs().mean()) < _SMALL for item in ones if item.is_floating_point()):
+            continue
+        prepared.enter(perturbed=perturbed, in_eval=trial.in_eval)
+        try:
+            others = tensors_of(prepared.reference.run(map_tensors(expected.args, _one_step_off), trial.seed)[0])
+        except InvalidReference:
+            return math.inf
+        if any(item.dtype != torch.float32 for item in ones) or list(map(kind_of, ones)) != list(map(kind_of, others)):
+            return math.inf
+        changes += [_distance(one, other) for one, other in zip(ones, others, strict=True) if one.numel()]
+    # Where nothing changes, nothing is known.
+    return _AMPLIFIED * max(changes) or math.inf
+
+
+def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    """The root of the mean squared difference of their elements."""
+    pairs = zip(in_double(one), in_double(other), strict=True)
+    return math.sqrt(sum(float((mine - its).square().sum()) for mine, its in pairs) / one.numel())
+
+
+def _one_step_off(item: torch.Tensor) -> torch.Tensor:
+    """Numbers of float32 a step larger or smaller, at random."""
+    if item.dtype != torch.float32:
+        return item
+    return item * (1 + torch.finfo(item.dtype).eps * torch.randn_like(item).sign())
 
 
 def require_fit(inputs: list[Any], state: State, output: object, memory_bytes: int) -> None:

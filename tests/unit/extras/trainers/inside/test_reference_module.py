@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from runner.extras.trainers.inside.judge.compare import compare
 from runner.extras.trainers.inside.judge.distributions import transformed
 from runner.extras.trainers.inside.judge.group import Settings
 from runner.extras.trainers.inside.judge.prepare import Prepared, prepare
@@ -207,6 +208,31 @@ def test_timed_calls_have_no_distribution_that_is_handed_over_in_another_way(tmp
 def test_a_reference_that_a_constant_satisfies_is_degenerate(forward: str, degenerate: bool, tmp_path: Path) -> None:
     """A reference that a constant satisfies is degenerate."""
     assert _prepared(_module(forward), tmp_path).degenerate == degenerate
+
+
+@pytest.mark.parametrize(
+    ("forward", "factor", "more", "passes"),
+    [
+        ("return torch.softmax(x, 1)", 1.01, 0, False),
+        ("return torch.softmax(x, 1)", 1 + 5e-5, 0, True),
+        ("return x / x.norm() / 100", 1.01, 0, False),
+        # What cancels is known no better than the numbers that do.
+        ("return torch.softmax(x, 1) + ((x + 9) - 9 - x)", 1, 2e-7, True),
+        # A step of another dtype is more.
+        ("return torch.softmax(x.double(), 1).half()", 1, 6e-8, True),
+        ("return torch.where(x < 3, 0, 1e-5)", 1, 2e-7, True),
+    ],
+)
+def test_small_outputs_have_a_floor_of_their_own(
+    forward: str, factor: float, more: float, *, passes: bool, tmp_path: Path
+) -> None:
+    """Where steps of the inputs change them by far less than the usual one."""
+    prepared = _prepared(_module(forward, inputs="[torch.randn(4, 100_000)]"), tmp_path)
+    assert not prepared.degenerate
+    for trial in prepared.trials:
+        output = prepared.expected(trial, perturbed=False).output
+        other = (output.double() * factor + more).to(output.dtype)
+        assert (compare(output, other, prepared.tolerance).problem is None) == passes
 
 
 def test_expected_outputs_are_those_of_the_untouched_state(tmp_path: Path) -> None:
