@@ -47,7 +47,7 @@ def test_the_speed_of_light_is_in_the_result_and_beyond_it_is_no_result(lit: Cal
     judged = lit(job(flops="1e21", math="fp32"))
     assert judged.verdict is Verdict.REJECTED
     assert re.fullmatch(
-        r"benchmark 1 of 2: its mean time of \S+ \S+ is impossible: the case needs at least 6\.667e\+06 s for math "
+        r"benchmark 1 of 2: its mean time of \S+ \S+ is impossible: the case needs at least 6667 s for math "
         r"\(1e\+21 operations, and CPU does at most 1\.5e\+17 of any kind per second\)",
         judged.error or "",
     )
