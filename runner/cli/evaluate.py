@@ -105,8 +105,7 @@ def local_evaluator(config: Config, registry: Registry) -> Iterator[tuple[Evalua
     engine = DockerEngine(config.docker_host, owner=f"{config.host_name}/eval")
     try:
         with _interruptible() as cancel:
-            # Remove what killed calls have left. A failure is no error here: an engine that does not answer is reported
-            # by the next command that needs it.
+            # Remove what killed calls have left; what will not go is no error here.
             with suppress(NotReaped):
                 engine.reap_orphans()
             evaluator = Evaluator(engine, registry, config)

@@ -23,7 +23,7 @@ from runner.base.errors import (
     CancelledByRequest,
     EngineUnavailableError,
     EvaluationError,
-    KernelRunnerError,
+    InfrastructureError,
     TaskError,
 )
 from runner.base.gpu_types import GpuType, Registry
@@ -221,11 +221,13 @@ class Evaluator:
             self._quarantine.quarantine_runs(slot.name, fault, mended=lambda: self._fault(slot, never) is None)
 
     def _fault(self, slot: Slot, cancel: threading.Event) -> str | None:
-        """Why nothing runs on a slot; None: a probe in a new container has run."""
+        """Why nothing runs on a slot; None: a probe in a new container has run, or was cancelled."""
         try:
             self._probe(self._place(slot), cancel)
-        except KernelRunnerError as error:
+        except InfrastructureError as error:
             return str(error)
+        except CancelledByRequest:
+            pass
         return None
 
     def run(self, job: Job, slot: Slot, *, cancel: threading.Event, on_progress: OnProgress | None = None) -> JobResult:

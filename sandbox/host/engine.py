@@ -308,8 +308,9 @@ class DockerEngine:
 
         def is_lost(container_id: str, labels: Mapping[str, str]) -> bool:
             # What is being created may be listed before it is lent.
-            known = bool(self._creating) or container_id in self._lent
-            return not known and self._owns(labels) and labels.get(hostconfig.LABEL_CREATOR) == identity()
+            if self._creating or container_id in self._lent:
+                return False
+            return self._owns(labels) and labels.get(hostconfig.LABEL_CREATOR) == identity()
 
         return self._reap(is_lost) if self._lost else 0
 
