@@ -107,7 +107,10 @@ _UNCORRECTED = Gauge(
     registry=REGISTRY,
 )
 _XIDS = Counter(
-    "kernel_runner_device_xids_total", "Critical errors that its driver told.", ["slot", "device"], registry=REGISTRY
+    "kernel_runner_device_xids_total",
+    "Critical errors that its driver told, without those of programs.",
+    ["slot", "device"],
+    registry=REGISTRY,
 )
 _UNREACHABLE = Counter(
     "kernel_runner_device_unreachable_total",
@@ -209,9 +212,9 @@ def built(seconds: float, *, usable: bool) -> None:
     _BUILDS.labels("yes" if usable else "no").observe(seconds)
 
 
-def inspected(slot: Slot, readings: Sequence[Reading | None]) -> None:
-    """A slot's devices were looked at; None: it did not answer."""
-    for device, reading in zip(slot.devices, readings, strict=True):
+def inspected(slot: Slot, readings: Sequence[Reading | None], xids: Sequence[int]) -> None:
+    """A slot's devices were looked at; None: it did not answer. `xids`: how many Xids of its own each had."""
+    for device, reading, count in zip(slot.devices, readings, xids, strict=True):
         labels = (slot.name, device.uuid)
         if reading is None:
             _UNREACHABLE.labels(*labels).inc()
@@ -224,7 +227,7 @@ def inspected(slot: Slot, readings: Sequence[Reading | None]) -> None:
         ):
             if value is not None:
                 gauge.labels(*labels).set(value)
-        _XIDS.labels(*labels).inc(len(reading.xids))
+        _XIDS.labels(*labels).inc(count)
 
 
 def expect(gpu_types: Iterable[str], devices: Iterable[tuple[Slot, Device]]) -> None:

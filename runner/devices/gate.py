@@ -136,6 +136,11 @@ class Inspection:
     readings: tuple[Reading | None, ...]
     health: Health
 
+    @property
+    def xids(self) -> tuple[int, ...]:
+        """How many critical errors the driver reported of each device, without those that programs cause."""
+        return tuple(0 if reading is None else sum(map(is_grave, reading.xids)) for reading in self.readings)
+
 
 class HealthGate:
     """Threadsafe."""

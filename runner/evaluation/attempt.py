@@ -240,7 +240,7 @@ class Attempt:
         """
         slot = self._context.slot
         before = self._resources.gate.inspect(slot)
-        metrics.inspected(slot, before.readings)
+        metrics.inspected(slot, before.readings, before.xids)
         if not before.health.fit:
             raise EvaluationError(f"slot {slot.name} is not fit: {'; '.join(before.health.reasons)}")
         return before
@@ -253,7 +253,7 @@ class Attempt:
         """
         slot, gate = self._context.slot, self._resources.gate
         after = gate.inspect(slot)
-        metrics.inspected(slot, after.readings)
+        metrics.inspected(slot, after.readings, after.xids)
         if not after.health.fit:
             self._resources.warm_pool.drop(slot.name)
         spoiled = gate.spoiled(slot, before, after)

@@ -14,8 +14,8 @@ from runner.base.device_facts import Reading, UnreachableError
 from runner.base.gpu_types import ClockPolicy, GpuType, Vendor
 from runner.base.model import Device, Slot
 from runner.devices import processes
-from runner.devices.gate import HealthGate
-from runner.devices.health import SLACK_BYTES, XID_HOLD_S, History, clock_deviations, judge, spoiled
+from runner.devices.gate import HealthGate, Inspection
+from runner.devices.health import SLACK_BYTES, XID_HOLD_S, Health, History, clock_deviations, judge, spoiled
 from runner.devices.quarantine import Quarantine
 from runner.devices.vendors.nvidia import Nvml
 from tests.fakes.nvml import Nvml as FakeNvml
@@ -342,3 +342,9 @@ def test_a_slot_without_devices_is_always_fit(rig: Rig) -> None:
     """There is nothing to ask."""
     found = rig.gate.inspect(Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,)))
     assert (found.readings, found.health.fit) == ((), True)
+
+
+def test_errors_of_programs_are_none_of_the_device() -> None:
+    """A submission that crashes raises no alarm: what is counted is what makes a run void."""
+    readings = (replace(IDLE, xids=(13, 79, 31)), replace(IDLE, xids=(31, 43, 63)), None)
+    assert Inspection(readings=readings, health=Health()).xids == (1, 0, 0)
