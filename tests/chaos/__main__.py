@@ -6,7 +6,6 @@ Settings by environment: KERNEL_RUNNER_TEST_SEED, KERNEL_RUNNER_TEST_STORM_S, KE
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from typing import Final
 
@@ -20,7 +19,6 @@ def main() -> int:
     """Run one storm; the exit code says whether it was survived."""
     storm_s = float(os.environ.get("KERNEL_RUNNER_TEST_STORM_S") or 600)
     settings = Settings(
-        seed=int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or secrets.randbelow(1_000_000)),
         hosts=4,
         submissions=int(os.environ.get("KERNEL_RUNNER_TEST_SUBMISSIONS") or _RATE * storm_s),
         storm_s=storm_s,

@@ -34,6 +34,7 @@ from tests.chaos.server import Cluster
 from tests.chaos.upgrades import Upgrades
 from tests.support.boards import publish
 from tests.support.pooler import PGBOUNCER, Pooler
+from tests.support.seeds import any_seed
 from tests.support.waiting import PATIENCE_S
 
 #: Results that may die with a killed daemon for each of its slots: one that it hands over, and those not written yet.
@@ -77,7 +78,7 @@ _NUMBER: Final = re.compile(r"[\d.:-]+")
 class Settings:
     """How hard it blows."""
 
-    seed: int
+    seed: int = field(default_factory=any_seed)
     #: How many of HOSTS: three or four.
     hosts: int
     submissions: int

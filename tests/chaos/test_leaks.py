@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import secrets
 import shutil
 import signal
 import time
@@ -18,6 +17,7 @@ from tests.acceptance.escapes.case import CASES, PROGRAM, load
 from tests.acceptance.escapes.rig import FOLDERS
 from tests.chaos.dockerd import Dockerd
 from tests.plugins.live import LiveRunner, live_runner
+from tests.support.seeds import any_seed
 from tests.support.waiting import PATIENCE_S
 
 #: `make chaos` asks for a thousand.
@@ -95,7 +95,7 @@ def test_mixed_jobs_kills_and_engine_restarts_leave_nothing(
     live: LiveRunner, dockerd: Dockerd, temporary: Path
 ) -> None:
     """Every job ends; containers, processes, cgroups, mounts, volumes, spool and temporary files: none is left."""
-    seed = int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or secrets.randbelow(1_000_000))
+    seed = any_seed()
     draw = random.Random(seed)  # noqa: S311 a plan, no secret
     submitted = {}
     for number in range(JOBS):

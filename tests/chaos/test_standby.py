@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-from dataclasses import replace
-
 import pytest
 
 from tests.chaos.faults import Kind
 from tests.chaos.loss import How, Loss
 from tests.chaos.storm import Report, Settings, Storm
 
-_SETTINGS = Settings(
-    seed=0,
+SETTINGS = Settings(
     hosts=3,
     submissions=60,
     storm_s=12.0,
@@ -25,11 +20,6 @@ _SETTINGS = Settings(
 )
 
 
-def settings() -> Settings:
-    """With a seed."""
-    return replace(_SETTINGS, seed=int(os.environ.get("KERNEL_RUNNER_TEST_SEED") or secrets.randbelow(1_000_000)))
-
-
 def check(report: Report) -> None:
     """No violation."""
     print(report.table())  # noqa: T201 - the figures of docs/measurements.md#chaos
@@ -38,12 +28,12 @@ def check(report: Report) -> None:
 
 def test_a_synchronous_standby_loses_nothing() -> None:
     """Twice in the middle of runs."""
-    check(Storm(settings()).run())
+    check(Storm(SETTINGS).run())
 
 
 @pytest.mark.parametrize("how", How)
 def test_what_is_lost_is_known_and_done_again(how: How) -> None:
     """Submissions that were answered come back with their keys, what ran is finished or runs again, once."""
-    report = Loss(settings(), how).run()
+    report = Loss(SETTINGS, how).run()
     check(report)
     assert report.counts["submissions lost and placed again"] > 0
