@@ -14,6 +14,7 @@ import pytest
 
 from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine
+from tests.support.warm_python import warm_python
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -42,6 +43,14 @@ def eval_python() -> Path:
             pytrace=False,
         )
     return path
+
+
+@pytest.fixture(scope="session")
+def warm_eval_python(eval_python: Path) -> Iterator[Path]:
+    """The same with torch imported, once for all tests."""
+    # Of a short path, as sockets need it.
+    with tempfile.TemporaryDirectory(prefix="kernel-runner-") as folder, warm_python(eval_python, Path(folder)) as warm:
+        yield warm
 
 
 @contextmanager

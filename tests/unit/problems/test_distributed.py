@@ -17,14 +17,6 @@ from tests.unit.problems.bench import Bench, cpu_cases, hidden_cases, reseeded, 
 from tests.unit.problems.oracle import TASKS, leaves
 from tests.unit.problems.ranks import WORLD_SIZE, Ranks
 
-#: Task folder -> tests and benchmarks of the public board of that name, and arguments of its largest benchmark.
-PUBLIC = {
-    "amd_ag_gemm": (11, 6, {"m": 8192, "n": 29568, "k": 8192, "world_size": 8}),
-    "amd_all2all": (9, 5, {"num_experts": 256, "hidden_dim": 7168, "max_num_tokens": 256, "world_size": 8}),
-    "amd_gemm_rs": (11, 6, {"m": 8192, "n": 8192, "k": 29568, "world_size": 8}),
-}
-NAMES = tuple(PUBLIC)
-
 
 def exact_ag_gemm(data: Sequence[Any]) -> list[torch.Tensor]:
     """Everybody's rows by a rank's columns."""
@@ -60,6 +52,7 @@ ORACLES: dict[str, tuple[Callable[[Sequence[Any]], list[torch.Tensor]], torch.dt
     "amd_all2all": (exact_all2all, torch.float16),
     "amd_gemm_rs": (exact_gemm_rs, torch.bfloat16),
 }
+NAMES = tuple(ORACLES)
 
 
 @pytest.fixture(scope="module")
@@ -105,15 +98,13 @@ def test_every_task_of_several_ranks_is_here() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_complete_and_has_its_public_counterparts_cases(name: str) -> None:
-    """Judge, CPU type, template, work and the public board's number of cases up to its size, eight ranks each."""
+def test_it_is_complete(name: str) -> None:
+    """Judge, CPU type, template and work; the cases of the public board have eight ranks each."""
     folder = load_folder(TASKS / name)
-    task, (tests, benchmarks, largest) = folder.task, PUBLIC[name]
+    task = folder.task
     assert (task.harness, task.multi_gpu) == (Harness.BUILTIN, True)
     assert set(folder.gpus) == {"CPU", "MI300x8"}
     assert "Python" in folder.templates
-    assert (len(task.tests), len(task.benchmarks)) == (tests, benchmarks)
-    assert any(largest.items() <= case.items() for case in task.benchmarks)
     assert {case["world_size"] for case in (*task.tests, *task.benchmarks)} == {8}
     assert Registry.load().get("MI300x8").count == 8
     assert {case["world_size"] for case in cpu_cases(folder)} == {WORLD_SIZE}

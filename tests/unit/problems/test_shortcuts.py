@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,23 +11,13 @@ from runner.base.gpu_types import Registry
 from runner.cli.finding import Finding, Mark
 from runner.extras.boards.commands.task_check import rehearse
 from runner.task_format import load_folder
-from tests.support.warm_python import warm_python
 from tests.unit.problems.oracle import NAMES, TASKS
 
 
-@pytest.fixture(scope="module")
-def evaluation_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The evaluation environment's interpreter, with torch imported."""
-    root = Path(__file__).resolve().parents[3]
-    python = Path(os.environ.get("KERNEL_RUNNER_EVAL_PYTHON", str(root / ".venv-eval" / "bin" / "python")))
-    with warm_python(python, tmp_path_factory.mktemp("python")) as warm:
-        yield warm
-
-
 @pytest.mark.parametrize("name", NAMES)
-def test_a_shipped_task_invites_no_shortcut(evaluation_python: Path, name: str) -> None:
+def test_a_shipped_task_invites_no_shortcut(warm_eval_python: Path, name: str) -> None:
     """Nothing is warned of, from unread inputs to digits; solutions and templates have tests of their own."""
     folder = replace(load_folder(TASKS / name), templates={})
-    findings = rehearse(folder, TASKS / name / "task.yml", Registry.load().get("CPU"), evaluation_python)
+    findings = rehearse(folder, TASKS / name / "task.yml", Registry.load().get("CPU"), warm_eval_python)
     bad = [each for each in findings if isinstance(each, Finding) and each.mark in (Mark.WARNING, Mark.FAILED)]
     assert [each for each in bad if each.name != "solutions"] == []

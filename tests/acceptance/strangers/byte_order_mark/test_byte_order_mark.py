@@ -6,11 +6,8 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 import yaml
 
@@ -18,13 +15,15 @@ from runner.base.gpu_types import Registry
 from runner.cli.arguments import read_submission
 from runner.cli.install import _read_address
 from runner.extras.boards.competition import load_competition
-from runner.extras.boards.store import BoardStore
 from runner.extras.config import SiteConfig
 from runner.extras.data.people import read_exclusions
 from runner.extras.trainers.client import results_file, sources
 from runner.extras.trainers.kernelbook import best, rows
 from runner.extras.trainers.kernelbook.settings import Settings
-from runner.task_format import load, to_stored
+from runner.task_format import load
+from tests.integration.store.conftest import Bench, Db, bench, db, one, store
+
+__all__ = ["bench", "db", "store"]
 
 ROOT = Path(__file__).resolve().parents[4]
 TASK = ROOT / "tests" / "acceptance" / "strangers" / "numpy_seed" / "cases"
@@ -32,16 +31,11 @@ MODULE = "import torch\n\n\nclass Model(torch.nn.Module):\n    pass\n"
 ROW = json.dumps({"reference": MODULE, "candidate": MODULE, "key": "a"})
 #: Modules that read files of the project's own, which have no mark.
 OWN_FILES = {
-    "runner/cli/check.py",
-    *("runner/cli/install.py", "runner/extras/boards/commands/task.py", "runner/extras/data/manifest.py"),
-    "runner/extras/mcp/commands.py",
-    *("runner/extras/data/shipped/analyze_submissions.py", "runner/devices/processes.py"),
-    *(
-        "runner/extras/trainers/inside/worker/prebuild.py",
-        "runner/extras/trainers/kernelbook/rows.py",
-        "runner/extras/trainers/kernelbook/scripts.py",
-    ),
-    *("runner/store/queries.py", "runner/store/schema/__init__.py"),
+    *("runner/cli/check.py", "runner/cli/install.py", "runner/devices/processes.py", "runner/store/queries.py"),
+    *("runner/extras/boards/commands/task.py", "runner/extras/data/manifest.py", "runner/extras/mcp/commands.py"),
+    *("runner/extras/data/shipped/analyze_submissions.py", "runner/extras/trainers/inside/worker/prebuild.py"),
+    *("runner/extras/trainers/kernelbook/rows.py", "runner/extras/trainers/kernelbook/scripts.py"),
+    "runner/store/schema/__init__.py",
 }
 
 Write = Callable[[str, str], Path]
@@ -120,30 +114,17 @@ def test_a_file_means_the_same_with_a_mark(tmp_path: Path, place: str) -> None:
     assert read(codecs.BOM_UTF8) == read(b"")
 
 
-def test_a_submission_is_stored_without_a_mark(database_url: str) -> None:
+def test_a_submission_is_stored_without_a_mark(bench: Bench, db: Db) -> None:
     """Whichever frontend sends it; its directives count, those of a row that KernelBot made itself, too."""
-    code = b"#!POPCORN leaderboard vectors\ndef custom_kernel(data):\n    return data\n"
-    submission: dict[str, Any] = {
-        "user_id": "u",
-        "user_name": None,
-        "file_name": "a.py",
-        "mode": "test",
-        "idempotency_key": "same",
-    }
-    board: dict[str, Any] = {"name": "vectors", "description": "x", "gpus": ("CPU",), "templates": {}, "extra": None}
-    deadline = datetime.now(UTC) + timedelta(days=1)
-    store = BoardStore(database_url, application_name="test")
-    store.create_board(**board, deadline=deadline, task=to_stored(load(TASK).task))
-    ids = {
-        store.submit(**submission, leaderboard=None, code=mark + code, gpu_types=None)
-        for mark in (codecs.BOM_UTF8, b"")
-    }
-    store.close()
-    assert len(ids) == 1
-    with psycopg.connect(database_url) as connection:
-        assert connection.execute("SELECT count(*), min(code) FROM leaderboard.code_files").fetchone() == (1, code)
-        read = connection.execute("SELECT runner.check_source(%s)", (codecs.BOM_UTF8 * 2 + code,)).fetchone()
-    assert read == ("\ufeff" + code.decode(),)
+    code = b"#!POPCORN leaderboard identity\ndef custom_kernel(data):\n    return data\n"
+    bench.board()
+    marked, plain = (
+        bench.submit(leaderboard=None, code=mark + code, idempotency_key="same") for mark in (codecs.BOM_UTF8, b"")
+    )
+    assert marked == plain
+    assert one(db, "SELECT count(*), min(code) AS code FROM leaderboard.code_files") == {"count": 1, "code": code}
+    read = one(db, "SELECT runner.check_source(%s) AS text", codecs.BOM_UTF8 * 2 + code)
+    assert read == {"text": "\ufeff" + code.decode()}
 
 
 def test_no_other_place_reads_text() -> None:

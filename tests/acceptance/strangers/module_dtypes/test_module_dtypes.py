@@ -6,7 +6,7 @@ import pytest
 
 from tasks.harness.shared.values import DTYPES
 from tests.acceptance.judging.forked_judges import ForkedJudges
-from tests.acceptance.strangers.modules import judged, pair
+from tests.acceptance.strangers.modules import judged, judged_copy, pair
 
 _CLASS = "class Named(torch.Tensor):\n    pass\n"
 _FLOAT8 = [name for name in DTYPES if name.startswith("float8")]
@@ -18,8 +18,7 @@ def test_inputs_and_outputs(processes: ForkedJudges, name: str) -> None:
     """A copy is accepted; packed halves of bytes, which torch cannot copy, are refused with a sentence."""
     packed = name == "float4_e2m1fn_x2"
     made = f".to(torch.uint8).view(torch.{name})" if packed else f".mul(50).to(torch.{name})"
-    reference, copy = pair("return x.clone()", inputs=f"[torch.rand(8, 16){made}]")
-    (row,) = judged(processes, reference, copy, timed_calls=3)
+    row = judged_copy(processes, "return x.clone()", inputs=f"[torch.rand(8, 16){made}]", timed_calls=3)
     assert row["verdict"] == ("invalid" if packed else "accepted"), row
     assert "not implemented" in row["message"] or not packed
 
@@ -34,9 +33,8 @@ def test_a_step_of_float8_is_no_error(processes: ForkedJudges, name: str) -> Non
     copies = [
         pair(text.format(*parts, name), init, inputs=inputs)[1] for parts in ((".double()", ""), ("", ".mul(0.4)"))
     ]
-    right, wrong = judged(processes, reference, *copies, timed_calls=0)
-    assert right["verdict"] == "accepted", right
-    assert wrong["verdict"] == "wrong_answer", wrong
+    rows = judged(processes, reference, *copies, timed_calls=0)
+    assert [row["verdict"] for row in rows] == ["accepted", "wrong_answer"], rows
 
 
 @pytest.mark.parametrize(
@@ -54,8 +52,7 @@ def test_a_step_of_float8_is_no_error(processes: ForkedJudges, name: str) -> Non
 )
 def test_classes_of_tensors(processes: ForkedJudges, forward: str, init: str) -> None:
     """What a file names in its own way is a tensor for the judge, which has a class of that name in each process."""
-    reference, copy = pair(forward, init, pre=_CLASS)
-    (row,) = judged(processes, reference, copy, timed_calls=3)
+    row = judged_copy(processes, forward, init, pre=_CLASS, timed_calls=3)
     assert row["verdict"] == "accepted", row
 
 
@@ -65,14 +62,13 @@ def test_a_state_that_is_a_copy_has_no_shifted_weights(processes: ForkedJudges) 
         "self.w = nn.Parameter(torch.rand(16, 4))\n"
         "self._register_state_dict_hook(lambda m, s, p, l: {k: v.clone() for k, v in s.items()})"
     )
-    reference, copy = pair("return x @ self.w", init)
-    (row,) = judged(processes, reference, copy, timed_calls=0)
+    row = judged_copy(processes, "return x @ self.w", init, timed_calls=0)
     assert (row["verdict"], row["perturbed"]) == ("accepted", False), row
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "int64", "bool_"])
 def test_numbers_of_numpy(processes: ForkedJudges, kind: str) -> None:
     """They are numbers wherever they stand, as those of a copy are."""
-    reference, copy = pair(f"return x, [numpy.{kind}(1)], {{'a': numpy.{kind}(0)}}", pre="import numpy\n")
-    (row,) = judged(processes, reference, copy, timed_calls=3)
+    forward = f"return x, [numpy.{kind}(1)], {{'a': numpy.{kind}(0)}}"
+    row = judged_copy(processes, forward, pre="import numpy\n", timed_calls=3)
     assert row["verdict"] == "accepted", row

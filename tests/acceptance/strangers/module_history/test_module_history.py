@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.judging.forked_judges import ForkedJudges
-from tests.acceptance.strangers.modules import copy_of, judged, pair
+from tests.acceptance.strangers.modules import copy_of, judged, judged_copy, pair
 
 _COUNTED = "self.n = getattr(self, 'n', 0) + 1\nreturn x * (2 if self.n > {calls} else 1)"
 
@@ -34,10 +34,8 @@ def test_parameters_that_come_from_the_first_inputs(processes: ForkedJudges) -> 
 )
 def test_history_of_other_kinds(processes: ForkedJudges, forward: str, init: str, pre: str) -> None:
     """In attributes, in classes, in the file; an output that changes after so many calls."""
-    reference, copy = pair(forward, init, pre=pre)
-    (row,) = judged(processes, reference, copy, timed_calls=10)
-    assert row["verdict"] == "invalid", row
-    assert "depends on earlier calls" in row["message"], row
+    row = judged_copy(processes, forward, init, pre=pre, timed_calls=10)
+    assert (row["verdict"], "depends on earlier calls" in row["message"]) == ("invalid", True), row
 
 
 @pytest.mark.parametrize(
@@ -50,8 +48,7 @@ def test_history_of_other_kinds(processes: ForkedJudges, forward: str, init: str
 )
 def test_state_is_no_history(processes: ForkedJudges, forward: str, init: str) -> None:
     """Nor is a cache, whose output is the same at every call."""
-    reference, copy = pair(forward, init)
-    (row,) = judged(processes, reference, copy, timed_calls=0)
+    row = judged_copy(processes, forward, init, timed_calls=0)
     assert row["verdict"] == "accepted", row
 
 

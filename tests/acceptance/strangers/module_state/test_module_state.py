@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.acceptance.judging.forked_judges import ForkedJudges
-from tests.acceptance.strangers.modules import judged, pair
+from tests.acceptance.strangers.modules import judged, judged_copy, pair
 
 _HERE = Path(__file__).parent
 _DTYPES = sorted({str(kind) for kind in vars(torch).values() if isinstance(kind, torch.dtype)})
@@ -34,8 +34,7 @@ _BUFFERS = {
 def test_buffers_of_every_kind(processes: ForkedJudges, first: int) -> None:
     """A copy is accepted where the reference can be made, and else the reference is invalid with a sentence."""
     for name, text in list(_BUFFERS.items())[first : first + 8]:
-        reference, copy = pair("return x + 1", f"self.register_buffer('m', {text})")
-        (row,) = judged(processes, reference, copy, timed_calls=0)
+        row = judged_copy(processes, "return x + 1", f"self.register_buffer('m', {text})", timed_calls=0)
         assert row["verdict"] in ("accepted", "invalid"), (name, row)
         assert row["message"], name
         if name.startswith("torch.float8") or name in ("expanded", "sparse", "torch.bits8"):
@@ -45,8 +44,7 @@ def test_buffers_of_every_kind(processes: ForkedJudges, first: int) -> None:
 def test_a_buffer_of_inference_mode(processes: ForkedJudges) -> None:
     """It cannot be written to, and need not be."""
     init = "with torch.inference_mode():\n    m = torch.ones(16)\nself.register_buffer('m', m)"
-    reference, copy = pair("return x * self.m", init)
-    assert judged(processes, reference, copy)[0]["verdict"] == "accepted"
+    assert judged_copy(processes, "return x * self.m", init)["verdict"] == "accepted"
 
 
 def test_a_lazy_part_that_is_not_used(processes: ForkedJudges) -> None:

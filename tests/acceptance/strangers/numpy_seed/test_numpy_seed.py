@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,20 +21,10 @@ from runner.task_format import load
 from tasks.harness.judge.cases import combine
 from tests.acceptance.judging.asking import asked
 from tests.acceptance.judging.forked_judges import ForkedJudges
-from tests.support.warm_python import warm_python
 
 TASK = Path(__file__).parent / "cases"
 SEEDING = "np.random.seed(seed)"
 LARGEST_SECRET = (1 << 31) - 1
-
-
-@pytest.fixture(scope="module")
-def evaluation_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The evaluation environment's interpreter, with torch imported."""
-    root = Path(__file__).resolve().parents[4]
-    python = Path(os.environ.get("KERNEL_RUNNER_EVAL_PYTHON", str(root / ".venv-eval" / "bin" / "python")))
-    with warm_python(python, tmp_path_factory.mktemp("python")) as warm:
-        yield warm
 
 
 def checked(folder: Path, python: Path) -> dict[str, Finding]:
@@ -99,18 +87,16 @@ def test_a_secret_run_is_judged(processes: ForkedJudges, tmp_path: Path, seeding
         "np.zeros(seed)",
     ],
 )
-def test_a_task_that_takes_no_secret_seed_fails_its_check(
-    evaluation_python: Path, tmp_path: Path, seeding: str
-) -> None:
+def test_a_task_that_takes_no_secret_seed_fails_its_check(warm_eval_python: Path, tmp_path: Path, seeding: str) -> None:
     """Its public seeds work; the finding names the case, the seed and what to do."""
-    finding = checked(with_seeding(tmp_path / "task", seeding), evaluation_python)["case size: 100; seed: 7"]
+    finding = checked(with_seeding(tmp_path / "task", seeding), warm_eval_python)["case size: 100; seed: 7"]
     assert finding.mark is Mark.FAILED
     assert finding.fact.startswith("with seed 4294967295, which a secret run may have: the task's generate_input")
     assert "% 2**32" in (finding.remedy or "")
 
 
-def test_the_reported_task_passes(evaluation_python: Path) -> None:
+def test_the_reported_task_passes(warm_eval_python: Path) -> None:
     """The folder as it was reported."""
-    found = checked(TASK, evaluation_python)
+    found = checked(TASK, warm_eval_python)
     assert found["cases"].fact == "all 2 generate, also with the largest secret seed"
     assert all(finding.mark is not Mark.FAILED for finding in found.values())

@@ -1,4 +1,4 @@
-"""HEAD on every page that answers GET."""
+"""HEAD on every page of a daemon that answers GET. Of the gateway: test_user_routes.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import http.client
 
 from runner.base.config import HttpAddress
 from runner.daemon.monitoring.http_endpoint import Endpoint
-from runner.extras.gateway.app import routes
 from tests.support.waiting import PATIENCE_S
 from tests.unit.daemon.monitoring.test_http_endpoint import Answers
 
@@ -36,10 +35,3 @@ def test_a_daemon_answers_probes() -> None:
                 assert body
     finally:
         endpoint.close()
-
-
-def test_the_gateway_answers_probes() -> None:
-    """Every route of it that takes GET takes HEAD."""
-    taken = [route.methods or set() for route in routes()]
-    assert any("GET" in methods for methods in taken)
-    assert all("HEAD" in methods for methods in taken if "GET" in methods)

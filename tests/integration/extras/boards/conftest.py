@@ -13,15 +13,9 @@ from tests.integration.cli.conftest import (
     submission_file,
     task_folder,
 )
+from tests.integration.store.conftest import db
 
 __all__ = [
-    "board",
-    "call",
-    "cli",
-    "docker_host",
-    "engine",
-    "evaluation_python",
-    "store",
-    "submission_file",
+    "board", "call", "cli", "db", "docker_host", "engine", "evaluation_python", "store", "submission_file",
     "task_folder",
-]
+]  # fmt: skip

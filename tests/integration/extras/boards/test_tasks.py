@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ import yaml
 
 from runner.extras.boards.commands import task_check
 from tests.integration.cli.conftest import Call, Said
-from tests.support.warm_python import warm_python
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 
@@ -67,20 +65,10 @@ def add(folder: Path, name: str, text: str) -> None:
     path.write_text(text)
 
 
-@pytest.fixture(scope="module")
-def warm(evaluation_python: Path) -> Iterator[Path]:
-    """The evaluation environment's interpreter, with torch imported once for all tests that check what is found."""
-    with (
-        tempfile.TemporaryDirectory(prefix="kernel-runner-") as folder,
-        warm_python(evaluation_python, Path(folder)) as it,
-    ):
-        yield it
-
-
 @pytest.fixture
-def run_code(call: Call, warm: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+def run_code(call: Call, warm_eval_python: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     """The command line on a host with an evaluation environment, one thread for torch."""
-    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(warm))
+    monkeypatch.setenv("KERNEL_RUNNER_EVAL_PYTHON", str(warm_eval_python))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     return call
 
@@ -103,8 +91,7 @@ def test_a_new_task_passes_its_check_as_it_is(run_code_anew: Call, tmp_path: Pat
     assert (said.code, said.out) == (0, "")
     assert "task check" in said.err
     checked = run_code_anew("task", "check", tmp_path / "row_max", "--json")
-    assert checked.code == 0, checked.out
-    assert checked.document["ok"] is True
+    assert (checked.code, checked.document["ok"]) == (0, True), checked.out
     assert {mark for mark, _ in findings(checked).values()} == {"ok"}
     assert {
         "CPU", "H100", "cases", "reference", "check of one element poisoned", "check of all elements shifted by one",
@@ -113,11 +100,8 @@ def test_a_new_task_passes_its_check_as_it_is(run_code_anew: Call, tmp_path: Pat
     } == set(findings(checked))  # fmt: skip
     assert "at (" in findings(checked)["solutions/wrong/skips_last.py"][1]
     *_, last, _ = checked.document["measured"]
-    assert (last["spec"], last["input_bytes"], last["output_bytes"]) == (
-        "rows: 256; cols: 1024; seed: 1234",
-        4 * 256 * 1024,
-        4 * 256,
-    )
+    case = {"spec": "rows: 256; cols: 1024; seed: 1234", "input_bytes": 4 * 256 * 1024, "output_bytes": 4 * 256}
+    assert case.items() <= last.items()
     assert min(last["generate_ns"], last["reference_ns"], last["check_ns"]) > 0
 
 
@@ -153,18 +137,18 @@ def test_a_check_that_accepts_everything_is_found_out(run_code: Call, tmp_path: 
     said = run_code("task", "check", folder, "--json")
     assert (said.code, said.document["ok"]) == (1, False)
     found = findings(said)
-    for wrong in ("one element poisoned", "all elements shifted by one", "zeros", "its mean everywhere"):
-        assert found[f"check of {wrong}"] == (
-            "failed",
-            "check_implementation accepts it on 2 of 2 cases (n: 4; seed: 1)",
-        )
-    seed = "another seed makes the same inputs on 1 of 1 timed cases (n: 8; seed: 2)"
-    assert found["seed"] == ("warning", seed)
-    assert found["hidden cases"] == ("warning", "none for CPU")
-    assert found["template Python"] == ("failed", "does not import: ValueError: not yet")
-    assert found["template Triton"][0] == "failed"
-    assert "expected Python" in found["template Triton"][1]
-    assert found["template CUDA"] == ("ok", "parses; not imported, since nothing here compiles it")
+    accepted = ("failed", "check_implementation accepts it on 2 of 2 cases (n: 4; seed: 1)")
+    wrong = ("one element poisoned", "all elements shifted by one", "zeros", "its mean everywhere")
+    expected = {
+        **{f"check of {way}": accepted for way in wrong},
+        "seed": ("warning", "another seed makes the same inputs on 1 of 1 timed cases (n: 8; seed: 2)"),
+        "hidden cases": ("warning", "none for CPU"),
+        "template Python": ("failed", "does not import: ValueError: not yet"),
+        "template CUDA": ("ok", "parses; not imported, since nothing here compiles it"),
+    }
+    assert expected.items() <= found.items()
+    mark, says = found["template Triton"]
+    assert (mark, "expected Python" in says) == ("failed", True)
     assert {"solutions/correct", "solutions/wrong"} <= set(found)
     assert all(check["remedy"] for check in said.document["checks"] if check["mark"] != "ok")
 
@@ -185,14 +169,11 @@ def test_what_is_compiled_is_not_read_as_python(run_code: Call, tmp_path: Path) 
 def test_a_failure_names_the_authors_own_line(run_code: Call, tmp_path: Path) -> None:
     """Not that of a library which it calls, nor that of the judge, whatever is raised."""
     for number, call in enumerate(("torch.nn.functional.conv2d(data, 1)", "exit(3)")):
-        folder = write_folder(
-            tmp_path / f"raises{number}", reference=REFERENCE.replace("return data * 2", f"return {call}")
-        )
-        outcome = run_code("task", "check", folder, "--json")
-        assert outcome.code == 1
-        assert {each["remedy"] for each in outcome.document["checks"] if each["name"].startswith("case ")} == {
-            f"see reference.py, line {REFERENCE[: REFERENCE.index('return data * 2')].count(chr(10)) + 1}"
-        }
+        reference = REFERENCE.replace("return data * 2", f"return {call}")
+        outcome = run_code("task", "check", write_folder(tmp_path / f"raises{number}", reference=reference), "--json")
+        remedies = {each["remedy"] for each in outcome.document["checks"] if each["name"].startswith("case ")}
+        line = REFERENCE[: REFERENCE.index("return data * 2")].count("\n") + 1
+        assert (outcome.code, remedies) == (1, {f"see reference.py, line {line}"})
 
 
 @pytest.mark.parametrize(
@@ -284,10 +265,9 @@ def test_a_check_that_raises_is_no_check(run_code: Call, tmp_path: Path, check: 
     assert found["solutions/correct/double.py"] == ("ok", "accepted")
     mark, sentence = found["solutions/wrong/half.py"]
     assert (mark, sentence.partition(":")[0]) == (("failed", "invalid") if raised else ("ok", "refused, wrong_answer"))
-    assert ("check" in found) is (raised is not None)
-    if raised is not None:
-        assert found["check"][0] == "failed"
-        assert found["check"][1].startswith(f"check_implementation raised {raised}")
+    mark, sentence = found.get("check", ("", ""))
+    says = f"check_implementation raised {raised}"
+    assert (mark, sentence[: len(says)]) == (("failed", says) if raised else ("", ""))
 
 
 def test_solutions_must_keep_their_promise(run_code: Call, tmp_path: Path) -> None:
@@ -389,9 +369,8 @@ def test_code_that_takes_the_process_with_it_is_reported(run_code_anew: Call, tm
     """An exit in reference.py is no success, whatever its code: what ran, for which case, and its last words."""
     exits = "import os\nprint('goodbye', flush=True)\nos._exit(0)\n"
     said = run_code_anew("task", "check", write_folder(tmp_path / "exits", reference=exits), "--json")
-    assert said.code == 1
     ended = "the import of the task's reference.py ended its process with 0: goodbye"
-    assert findings(said)["code"] == ("failed", ended)
+    assert (said.code, findings(said)["code"]) == (1, ("failed", ended))
     late = REFERENCE.replace("return data * 2", "os.abort()", 1) + "\nimport os\n"
     said = run_code_anew("task", "check", write_folder(tmp_path / "late", reference=late), "--json")
     assert said.code == 1

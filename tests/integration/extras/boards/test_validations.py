@@ -7,16 +7,11 @@ from pathlib import Path
 import pytest
 
 from runner.base.errors import SubmissionError
-from runner.base.model import FinalJob, Job, JobResult, Mode, Verdict
+from runner.base.model import FinalJob, JobResult, Mode, Verdict
+from runner.extras.boards.store import BoardStore
 from runner.store import HostRecord, Store
 from tests.integration.cli.conftest import Call, write_task
-from tests.integration.store.conftest import ranked, result
-
-
-def claim(store: Store) -> Job:
-    """The next job."""
-    (job,) = store.claim(host="h", slots={"CPU": 1}, lease_s=60).jobs
-    return job
+from tests.integration.store.conftest import Bench, ranked, result
 
 
 @pytest.fixture
@@ -27,9 +22,8 @@ def validated(cli: Call, tmp_path: Path, submission_file: Path, store: Store) ->
     assert cli("leaderboard", "create", folder).code == 0
     for number, user in enumerate(("ann", "bob"), 1):
         assert cli("submit", submission_file, "--leaderboard", "echo", "--user", user).code == 0
-        for _ in range(2):
-            job = claim(store)
-            store.complete(job, ranked(job, number * 1e-6))
+        while jobs := store.claim(host="h", slots={"CPU": 1}, lease_s=60).jobs:
+            store.complete(jobs[0], ranked(jobs[0], number * 1e-6))
     return "echo"
 
 
@@ -45,12 +39,11 @@ def test_a_validation_is_ordered_and_its_result_is_shown_everywhere(cli: Call, v
     report = {"validation": {**said, "geomean_sync_wall_speedup": 1.5, "result": {}}}
     outcomes: list[JobResult] = [result(report=report), result(Verdict.RUNTIME_ERROR)]
     for outcome in outcomes:
-        job = claim(store)
+        (job,) = store.claim(host="h", slots={"CPU": 1}, lease_s=60).jobs
         assert job.mode is Mode.VALIDATION
         store.complete(job, outcome)
     page = cli("leaderboard", "show", validated).out
-    assert "2 of 3 shapes, 1.50x (v1, " in page
-    assert "failed (v1, " in page
+    assert all(said in page for said in ("2 of 3 shapes, 1.50x (v1, ", "failed (v1, "))
     assert "validated on CPU: 2 of 3 shapes, 1.50x (v1, " in cli("status", 1).out
     assert "because runtime_error" in cli("status", 2).out
     assert cli("leaderboard", "show", validated, "--json").document[0]["validation"]["passed_shapes"] == 2
@@ -91,17 +84,9 @@ def test_a_final_is_ordered_followed_and_shown(cli: Call, validated: str, store:
     assert "1.00 ms to 1.00 ms" in page
 
 
-def test_a_submission_cannot_ask_for_it(cli: Call, validated: str, submission_file: Path, store: Store) -> None:
+def test_a_submission_cannot_ask_for_it(cli: Call, validated: str, submission_file: Path, store: BoardStore) -> None:
     """Neither by the command line nor by SQL."""
     asked = cli("submit", submission_file, "--leaderboard", validated, "--mode", "validation")
     assert (asked.code, "validation" in asked.err) == (2, True)
     with pytest.raises(SubmissionError, match="unknown mode 'validation'"):
-        store.submit(
-            leaderboard=validated,
-            user_id="ann",
-            file_name="x.py",
-            code=b"pass",
-            mode="validation",
-            gpu_types=None,
-            user_name=None,
-        )
+        Bench(store=store, url="").submit(leaderboard=validated, mode="validation")

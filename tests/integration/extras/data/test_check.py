@@ -29,9 +29,8 @@ def test_each_oddity_is_named(oddities: Oddities, database_url: str) -> None:
     named = found(database_url)
     for reason, submission_id in oddities.unusable.items():
         assert submission_id in named[reason], reason
-    assert named["code_encoding"] == {oddities.bad_bytes, oddities.with_nul}
-    assert named["code_blank"] == {oddities.blank}
-    assert named["user_missing"] == {oddities.orphan}
+    expected = {"code_blank": {oddities.blank}, "user_missing": {oddities.orphan}}
+    assert {**expected, "code_encoding": {oddities.bad_bytes, oddities.with_nul}}.items() <= named.items()
     assert oddities.two_runners in named["code_shared"]
     report = check(database_url, (), no_progress)
     assert report.fatal
@@ -47,19 +46,12 @@ def test_sound_data_has_no_finding(filler: Filler, database_url: str) -> None:
         filler.ranked(board, user, f"# {number}".encode(), f"0.00{number + 10}")
         filler.submission(board, user, f"# failed {number}".encode(), job="failed")
     report = check(database_url, (), no_progress)
-    assert report.findings == ()
-    assert not report.fatal
-    assert (report.rows, report.codes) == (10, 10)
+    assert (report.findings, report.fatal, report.rows, report.codes) == ((), False, 10, 10)
 
 
 def _fast(filler: Filler, board: int) -> int:
-    return filler.ranked(
-        board,
-        "ada",
-        b"light",
-        "0.001",
-        result={"benchmark-count": "1", "benchmark.0.mean": "1000000", "benchmark.0.sol": "1.25"},
-    )
+    result = {"benchmark-count": "1", "benchmark.0.mean": "1000000", "benchmark.0.sol": "1.25"}
+    return filler.ranked(board, "ada", b"light", "0.001", result=result)
 
 
 def _differs(filler: Filler, board: int) -> int:

@@ -30,15 +30,8 @@ def test_a_public_export_is_published_and_a_private_one_is_not(
     manifest.write(tmp_path / "private", {**told, "private": False})
     with pytest.raises(DataError, match=r"whose code was not public:\n  - running$"):
         publishing.checked(tmp_path / "private")
-    exported(
-        database_url,
-        tmp_path / "public",
-        private=False,
-        boards=("gemv",),
-        licence="cc-by-4.0",
-        identity=Identity.PSEUDONYM,
-        key=b"k" * 32,
-    )
+    public = {"private": False, "boards": ("gemv",), "licence": "cc-by-4.0"}
+    exported(database_url, tmp_path / "public", **public, identity=Identity.PSEUDONYM, key=b"k" * 32)
     folder = publishing.checked(tmp_path / "public")
     with fake.hub() as hub:
         api = HfApi(endpoint=hub.endpoint, token=fake.TOKEN)

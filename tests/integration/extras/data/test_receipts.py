@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import psycopg
@@ -43,10 +44,8 @@ def test_an_export_with_receipts_shows_what_an_administrator_changed(bench: Benc
     assert signed(folder) == (2, 2)
     assert pq.read_table(folder / "receipts.parquet").column("run").to_pylist() == ["public", "secret"] * 2
     assert "`receipts.parquet`" in (folder / "README.md").read_text(encoding="utf-8")
-    (other,) = faults(keys='[{"host": "host-a", "key": "%s", "registered_at": "2026-01-01T00:00:00Z"}]' % ("0" * 64))[
-        :1
-    ]
-    assert "which is no host's" in other
+    others = {"host": "host-a", "key": "0" * 64, "registered_at": "2026-01-01T00:00:00Z"}
+    assert "which is no host's" in faults(keys=json.dumps([others]))[0]
     assert faults("UPDATE leaderboard.runs SET score = 1e-6 WHERE score = 2e-6") == [
         "receipts.parquet: job 1: score_s: the receipt says 2e-06, the export 1e-06"
     ]
@@ -57,8 +56,8 @@ def test_an_export_with_receipts_shows_what_an_administrator_changed(bench: Benc
     ]
     assert faults("DELETE FROM runner.receipt WHERE job_id < 3") == []
     assert signed(folder) == (1, 2)
-    (host,) = faults("UPDATE runner.host_key SET host = 'host-b'")[:1]
-    assert "which is a key of host host-b; expected a key of host 'host-a'" in host
+    sentence = "which is a key of host host-b; expected a key of host 'host-a'"
+    assert sentence in faults("UPDATE runner.host_key SET host = 'host-b'")[0]
     exported(bench.url, folder)
     assert verify(folder, no_progress) == []
     assert signed(folder) == (0, 2)

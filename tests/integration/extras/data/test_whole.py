@@ -126,6 +126,11 @@ def _renewed(name: str, change: Callable[[pa.Table], pa.Table]) -> Callable[[Pat
     return damage
 
 
+def _with_codes_exchanged(table: pa.Table) -> pa.Table:
+    codes = table.column("code").take(list(range(table.num_rows))[::-1])
+    return table.set_column(13, table.schema.field("code"), codes)
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -147,15 +152,7 @@ def _renewed(name: str, change: Callable[[pa.Table], pa.Table]) -> Callable[[Pat
         ),
         (_renewed("gemv_submissions.parquet", lambda table: table.slice(1)), "rows, submissions.parquet"),
         (_renewed("gemv_submissions.parquet", lambda table: table.drop_columns("code")), "another schema"),
-        (
-            _renewed(
-                "gemv_submissions.parquet",
-                lambda table: table.set_column(
-                    13, table.schema.field("code"), table.column("code").take(list(range(table.num_rows))[::-1])
-                ),
-            ),
-            "does not have the code",
-        ),
+        (_renewed("gemv_submissions.parquet", _with_codes_exchanged), "does not have the code"),
         (
             _renewed("submissions.parquet", lambda table: pa.concat_tables([table, table.slice(0, 1)])),
             "the same submission and runner",
@@ -193,9 +190,8 @@ def test_every_tool_reads_an_export(oddities: Oddities, database_url: str, tmp_p
     codes = duckdb.sql(f"SELECT submission_id, code FROM '{folder}/gemv_submissions.parquet'").fetchall()  # noqa: S608
     assert dict(codes)[oddities.with_nul] == "x = '\0'\n"
     for name in ("gemv_submissions", "submissions", "runs", "leaderboards", "code/part-00000"):
-        assert polars.read_parquet(folder / f"{name}.parquet").height == len(
-            pd.read_parquet(folder / f"{name}.parquet")
-        )
+        file = folder / f"{name}.parquet"
+        assert polars.read_parquet(file).height == len(pd.read_parquet(file))
 
 
 def test_datasets_reads_an_export(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
@@ -208,19 +204,12 @@ def test_datasets_reads_an_export(oddities: Oddities, database_url: str, tmp_pat
         "         datasets.get_dataset_config_names(sys.argv[1])}\n"
         "print(json.dumps(found))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "out")],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-    )
+    env = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    command = [sys.executable, "-c", program, str(tmp_path / "out")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
     found = json.loads(done.stdout.splitlines()[-1])
-    rows = {
-        path: entry["rows"]
-        for path, entry in manifest.paths(manifest.read(tmp_path / "out")).items()
-        if "rows" in entry
-    }
+    files = manifest.paths(manifest.read(tmp_path / "out"))
+    rows = {path: entry["rows"] for path, entry in files.items() if "rows" in entry}
     assert found == {
         "flat": rows["gemv_submissions.parquet"],
         "submissions": rows["submissions.parquet"],

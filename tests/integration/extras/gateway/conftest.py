@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -26,7 +26,7 @@ from runner.extras.gateway.server import Server
 from runner.extras.store import AsyncStore
 from runner.store import Store
 from runner.store.connection import Row
-from tests.integration.store.conftest import Bench, bench, db, finish, store
+from tests.integration.store.conftest import Bench, bench, db, finish, ranked, store
 from tests.support.clock import Clock
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -160,7 +160,6 @@ class Gate:
     port: int
     bench: Bench
     owner_url: str
-    jar: dict[str, str] = field(default_factory=dict)
     server: Server | None = None
 
     def ask(
@@ -175,14 +174,10 @@ class Gate:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """One request on a connection of its own."""
-        sent = dict(headers or {})
-        if cli is not None:
-            sent["X-Popcorn-Cli-Id"] = cli
-        if web is not None:
-            sent["X-Web-Auth-Id"] = web
-        if admin is not None:
-            sent["Authorization"] = f"Bearer {admin}"
-        return ask(self.port, method, path, body, sent)
+        bearer = None if admin is None else f"Bearer {admin}"
+        who = {"X-Popcorn-Cli-Id": cli, "X-Web-Auth-Id": web, "Authorization": bearer}
+        named = {name: value for name, value in who.items() if value is not None}
+        return ask(self.port, method, path, body, {**(headers or {}), **named})
 
     def send_json(self, method: str, path: str, value: object, **more: Any) -> Answer:  # noqa: ANN401 - as `ask`
         """A request with a JSON body."""
@@ -201,22 +196,36 @@ class Gate:
         more.setdefault("cli", "ada-token")
         return self.ask("POST", path, body, headers=headers, **more)
 
+    def rank(self, user: str = "ada", score_s: float = 2.5e-6, *, gpu: str = "CPU", **changes: object) -> int:
+        """A ranked submission whose public and secret runs are over: its id."""
+        given = {"user_id": user, "user_name": None, "mode": "leaderboard", "gpu_types": [gpu], **changes}
+        number = self.bench.submit(**given)
+        for _ in range(2):
+            job = self.bench.claim(gpu)
+            self.bench.store.complete(job, ranked(job, score_s))
+        return number
+
     def user(
         self, user_id: str = "ada", token: str | None = None, web: str | None = None, name: str | None = None
     ) -> None:
         """A user with a token whose digest is stored, as `kernel-runner user token` stores it."""
-        with psycopg.connect(self.owner_url, autocommit=True) as connection:
-            connection.execute(
-                "INSERT INTO leaderboard.user_info (id, user_name, cli_id, cli_valid, web_auth_id)"
-                " VALUES (%s, %s, %s, true, %s)",
-                (user_id, name or user_id.capitalize(), digest(token or f"{user_id}-token"), web),
-            )
+        add_user(self.owner_url, user_id, token, web, name)
 
     def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """A statement as the owner of the database."""
         with psycopg.connect(self.owner_url, autocommit=True) as connection:
             cursor = connection.execute(statement.encode(), values or None)
             return cursor.fetchall() if cursor.description else []
+
+
+def add_user(url: str, user_id: str, token: str | None = None, web: str | None = None, name: str | None = None) -> None:
+    """As `Gate.user`, in any database."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO leaderboard.user_info (id, user_name, cli_id, cli_valid, web_auth_id)"
+            " VALUES (%s, %s, %s, true, %s)",
+            (user_id, name or user_id.capitalize(), digest(token or f"{user_id}-token"), web),
+        )
 
 
 def approve(store: Store, code: str, user_id: str, *, user_name: str | None = None, existing: bool = False) -> None:

@@ -64,9 +64,7 @@ def made_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_what_is_large_is_made_in_a_thread(gate: Gate, made_by: list[str]) -> None:
     """By each route that answers with results or tasks, and by a stream's end."""
-    number = filled(gate)
-    ada = Browser(gate)
-    ada.login("ada-token")
+    number, ada = filled(gate), Browser(gate, "ada-token")
     asked: list[Callable[[], object]] = [
         lambda: gate.ask("GET", "/leaderboards").json,
         lambda: gate.ask("GET", f"/user/submissions/{number}", cli="ada-token").json,

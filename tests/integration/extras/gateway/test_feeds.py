@@ -13,7 +13,6 @@ from PIL import Image
 from tests.integration.extras.gateway.conftest import Gate
 from tests.integration.extras.gateway.test_pages import Browser, checked
 
-Finish = Callable[..., None]
 ATOM = "{http://www.w3.org/2005/Atom}"
 BASE = "https://kernels.example"
 #: Ends an attribute, an element and a line; a control character is none of XML's.
@@ -37,7 +36,7 @@ def shared(page: str) -> dict[str, str]:
     return {key: html.unescape(value) for key, value in found}
 
 
-def test_records_pictures_and_tags(open_gate: Callable[..., Gate], finish: Finish) -> None:
+def test_records_pictures_and_tags(open_gate: Callable[..., Gate]) -> None:
     """A score that was taken back is no record and hides none; a picture has the version of what it shows."""
     gate = open_gate(gateway_requests_per_minute=100_000, gateway_public_url=f"{BASE}/")
     gate.bench.board("a&b <c>", "CPU")
@@ -45,8 +44,7 @@ def test_records_pictures_and_tags(open_gate: Callable[..., Gate], finish: Finis
     browser, path = Browser(gate), "/board/a%26b%20%3Cc%3E"
     pictures = []
     for number, score_s in enumerate((9e-6, 7e-6, 1e-6, 8e-6, 5e-6), 1):
-        gate.submit("/submission/a%26b%20%3Cc%3E/CPU/leaderboard", b"# %d\n" % number)
-        finish(score_s=score_s)
+        gate.rank(score_s=score_s, leaderboard="a&b <c>")
         tags = shared(checked(browser.get(path)))
         assert tags["og:url"] == f"{BASE}{path}?gpu=CPU"
         assert tags["og:description"].startswith(f"1. {NAME} ")

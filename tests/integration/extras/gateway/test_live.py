@@ -69,8 +69,7 @@ def test_live_pages_of_closed_boards_are_for_the_invited(gate: Gate) -> None:
         gate.sql("UPDATE leaderboard.leaderboard SET visibility = 'closed'")
         gate.sql("NOTIFY runner_events, '{\"submissions\": [1]}'")
         watcher.rest()
-    stranger, ada = Browser(gate), Browser(gate)
-    ada.login("ada-token")
+    stranger, ada = Browser(gate), Browser(gate, "ada-token")
     for path, status in (("/board/identity/live", 303), ("/board/identity/live/events", 401)):
         assert stranger.get(path).status == status
         assert ada.get(path).status == 403

@@ -153,8 +153,7 @@ def test_logins_are_limited_per_address(open_gate: Callable[..., Gate]) -> None:
 
 def test_an_operator_approves_a_new_user_on_a_page(gate: Gate) -> None:
     """With the same checks as the command; an account that exists is not given away."""
-    operator, stranger = Browser(gate), Browser(gate)
-    operator.login(ADMIN)
+    operator, stranger = Browser(gate, ADMIN), Browser(gate, "ada-token")
     first, second = begin(gate), begin(gate)
     assert "2 logins wait for approval" in operator.get("/users").text
 
@@ -182,7 +181,6 @@ def test_an_operator_approves_a_new_user_on_a_page(gate: Gate) -> None:
     assert gate.ask("GET", "/user/submissions", cli="ada-token").status == 200
     # Neither without the form's token, nor by anyone else.
     assert approve(operator, second[:8], "dave", csrf="0" * 64).status == 403
-    stranger.login("ada-token")
     assert stranger.get("/users").status == 403
     assert approve(stranger, second[:8], "dave").status == 403
     assert Browser(gate).get("/users").status == 303

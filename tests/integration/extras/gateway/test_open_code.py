@@ -101,10 +101,8 @@ def test_pages_api_and_export_open_the_same_code(
 ) -> None:
     """Of every member, to every viewer; an export is public for the same leaderboards, with the same scores."""
     gate, made = members
-    viewers = {"stranger": Browser(gate)} | {user: Browser(gate) for user in (*USERS, "operator")}
-    for user in USERS:
-        viewers[user].login(f"{user}-token")
-    viewers["operator"].login(ADMIN)
+    viewers = {user: Browser(gate, f"{user}-token") for user in USERS}
+    viewers |= {"stranger": Browser(gate), "operator": Browser(gate, ADMIN)}
     public = {member.id for member in made if member.public}
     assert len(public) == 2
     assert {row[0] for row in gate.sql("SELECT submission_id FROM runner.open_code")} == public

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from runner.base.model import Verdict
-from tests.integration.extras.gateway.conftest import ADMIN, BOUNDARY, Answer, Gate, Stream, multipart, revoke
+from tests.integration.extras.gateway.conftest import ADMIN, BOUNDARY, CODE, Answer, Gate, Stream, multipart, revoke
 from tests.integration.store.conftest import Db, result, run_record
 from tests.integration.store.test_batches import item, submit, work
 
@@ -23,11 +23,13 @@ LARGEST = 100_000
 
 
 class Browser:
-    """A browser's cookie and its forms."""
+    """A browser's cookie and its forms; logged in, if it is given a token."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, token: str | None = None) -> None:
         self.gate = gate
         self.cookie = ""
+        if token is not None:
+            assert self.login(token).status == 303
 
     def get(self, path: str) -> Answer:
         """A page."""
@@ -62,9 +64,7 @@ def browser(gate: Gate) -> Browser:
 @pytest.fixture
 def ada(gate: Gate) -> Browser:
     """Ada's browser."""
-    made = Browser(gate)
-    assert made.login("ada-token").status == 303
-    return made
+    return Browser(gate, "ada-token")
 
 
 class Checker(HTMLParser):
@@ -126,10 +126,9 @@ def checked(answer: Answer) -> str:
     return answer.text
 
 
-def test_boards_and_a_ranking(gate: Gate, browser: Browser, finish: Finish) -> None:
+def test_boards_and_a_ranking(gate: Gate, browser: Browser) -> None:
     """For everyone; places with units, and no link to another's submission."""
-    gate.submit("/submission/identity/CPU/leaderboard")
-    finish(score_s=2.8115e-6)
+    gate.rank(score_s=2.8115e-6)
     assert '<a href="/board/identity">identity</a>' in checked(browser.get("/"))
     text = checked(browser.get("/board/identity"))
     assert "2.81 µs" in text
@@ -141,7 +140,7 @@ def test_boards_and_a_ranking(gate: Gate, browser: Browser, finish: Finish) -> N
     checked(browser.get("/board/nothing"))
 
 
-def test_a_board_shows_its_reference_and_times_side_by_side(gate: Gate, browser: Browser, finish: Finish) -> None:
+def test_a_board_shows_its_reference_and_times_side_by_side(gate: Gate, browser: Browser) -> None:
     """The reference and the template are for everyone who sees the board; columns are in the author's order."""
     source = "def generate_input(size: int, *, n: int, seed: int):\n    return <1>\n"
     gate.sql(
@@ -149,12 +148,8 @@ def test_a_board_shows_its_reference_and_times_side_by_side(gate: Gate, browser:
         ' || \'{"benchmarks": [{"n": 1, "size": 8, "seed": 2}]}\'',
         source,
     )
-    for token, score in (("ada-token", 1e-6), ("bob-token", 1e-4)):
-        gate.submit("/submission/identity/CPU/leaderboard", cli=token)
-        finish(score_s=score)
-    gate.user("carol")
-    gate.submit("/submission/identity/CPU/leaderboard", cli="carol-token")
-    finish(score_s=1e-5)
+    for user, score_s in (("ada", 1e-6), ("bob", 1e-4), ("carol", 1e-5)):
+        gate.rank(user, score_s)
     text = checked(browser.get("/board/identity"))
     assert '<i class="k">return</i> &lt;<i class="m">1</i>&gt;' in text
     assert "Template for Python" in text
@@ -268,8 +263,7 @@ def test_a_user_named_like_the_operator_is_none(gate: Gate) -> None:
     """A cookie of a user, whatever the name, is signed with that user's key."""
     for user_id in ("o", "operator", "u", "\u2022operator"):
         gate.user(user_id, token=f"token-{user_id.encode().hex()}")
-        someone = Browser(gate)
-        someone.login(f"token-{user_id.encode().hex()}")
+        someone = Browser(gate, f"token-{user_id.encode().hex()}")
         assert someone.get("/mine").status == 200
         assert someone.get("/hosts").status == 403
 
@@ -327,24 +321,17 @@ def test_submitting_a_file_and_pasted_text(gate: Gate, ada: Browser, browser: Br
     assert ada.post("/send", body, kind).headers["location"] == "/view/1"
     body, _ = multipart(b"", "", fields={**fields, "code": "a = 1\r\nb = 2\r\n", "name": "pasted.py"})
     assert ada.post("/send", body, kind).headers["location"] == "/view/2"
-    ((name, code),) = gate.sql(
-        "SELECT s.file_name, c.code FROM leaderboard.submission s JOIN leaderboard.code_files c ON c.id = s.code_id"
-        " WHERE s.id = 2"
-    )
-    assert (name, bytes(code)) == ("pasted.py", b"a = 1\nb = 2\n")
-    body, _ = multipart(b"", "", fields=fields)
-    refused = ada.post("/send", body, kind)
-    assert refused.status == 400
-    assert "The file is empty" in checked(refused)
-    for missing, says in (
-        ("board", "No leaderboard is named"),
-        ("gpu", "No GPU type is named. Choose from: CPU"),
-        ("mode", "No mode is named, expected one of"),
+    stored = "leaderboard.submission s JOIN leaderboard.code_files c ON c.id = s.code_id WHERE s.id = 2"
+    assert gate.sql(f"SELECT file_name, code FROM {stored}") == [("pasted.py", b"a = 1\nb = 2\n")]  # noqa: S608 - ours
+    for code, missing, says in (
+        (b"", {}, "The file is empty"),
+        (CODE, {"board": ""}, "No leaderboard is named"),
+        (CODE, {"gpu": ""}, "No GPU type is named. Choose from: CPU"),
+        (CODE, {"mode": ""}, "No mode is named, expected one of"),
     ):
-        body, _ = multipart(fields={**fields, missing: ""})
+        body, _ = multipart(code, fields={**fields, **missing})
         refused = ada.post("/send", body, kind)
-        assert refused.status == 400
-        assert says in checked(refused)
+        assert (refused.status, says in checked(refused)) == (400, True)
     assert "No leaderboard is named" in checked(ada.get("/send"))
 
 
@@ -364,18 +351,14 @@ def test_the_editor_has_the_template(gate: Gate, ada: Browser) -> None:
     assert 'href="/board/identity/code/Python"' in page
 
 
-def test_trends_of_chosen_users(gate: Gate, browser: Browser, finish: Finish) -> None:
+def test_trends_of_chosen_users(gate: Gate, browser: Browser) -> None:
     """A form with the users; the links of axis and time keep the choice."""
-    for number in range(4):
-        gate.submit(
-            "/submission/identity/CPU/leaderboard", f"# {number}".encode(), cli=("ada", "bob")[number % 2] + "-token"
-        )
-        finish(score_s=1e-5 / (number + 1))
+    for number, user in enumerate(("ada", "bob") * 2, 1):
+        gate.rank(user, 1e-5 / number)
     gate.sql("UPDATE runner.score SET submission_time = now() - (5 - submission_id) * interval '20 hours'")
     gate.sql("UPDATE leaderboard.submission SET submission_time = now() - (5 - id) * interval '20 hours'")
     page = checked(browser.get("/board/identity?user=bob&range=week"))
-    assert len(re.findall(r'name="user" value="(?:ada|bob)"', page)) == 2
-    assert 'value="bob" checked' in page
+    assert re.findall(r'name="user" value="(\w+)"( checked)?', page) == [("bob", " checked"), ("ada", "")]
     assert "2 scores over time" in page
     assert "range=week&amp;scale=linear" in page or "scale=linear&amp;range=week&amp;user=bob" in page
     assert len(re.findall(r'class="user\d" d="M1 4H19"', page)) == 1
@@ -399,9 +382,7 @@ def test_a_list_of_submissions_shows_verdicts(gate: Gate, ada: Browser) -> None:
         assert re.findall(r'href="/view/(\d+)"', checked(ada.get(f"/mine?{choice}"))) == ids
 
 
-def test_a_list_of_submissions_has_the_time_on_each_gpu_type(
-    gate: Gate, ada: Browser, finish: Callable[..., None]
-) -> None:
+def test_a_list_of_submissions_has_the_time_on_each_gpu_type(gate: Gate, ada: Browser, finish: Finish) -> None:
     """Whatever else ran there."""
     gpus = ["A", "B", "C", "D"]
     gate.bench.board("several", *gpus)
@@ -429,8 +410,7 @@ def test_many_cases_that_fail_hide_neither_the_first_nor_the_output(gate: Gate, 
 def test_a_submission_is_its_owners_and_the_operators(gate: Gate, ada: Browser, browser: Browser) -> None:
     """And can be cancelled."""
     gate.submit()
-    other = Browser(gate)
-    other.login("bob-token")
+    other = Browser(gate, "bob-token")
     assert "queued" in checked(ada.get("/view/1"))
     assert browser.get("/view/1").status == 303
     assert other.get("/view/1").status == 403
@@ -477,8 +457,7 @@ def test_markup_in_names_is_text(gate: Gate, ada: Browser) -> None:
     gate.sql(host, f"h{SCRIPT}", SCRIPT, '[{"gpu_type": "' + SCRIPT + '"}, 1]', SCRIPT)
     file = f"f{SCRIPT.replace('/', '')}.py"
     gate.bench.submit(leaderboard=board, user_id="ada", user_name=None, file_name=file, code=SCRIPT.encode())
-    operator = Browser(gate)
-    operator.login(ADMIN)
+    operator = Browser(gate, ADMIN)
     place, script = quote(board, safe=""), quote(SCRIPT)
     paths = ("/", "/mine", "/view/1", "/hosts", f"/board/{place}", f"/board/{script}", f"/send?board={place}")
     for person in (ada, operator):
@@ -495,8 +474,7 @@ def test_the_operators_page(gate: Gate, ada: Browser, finish: Finish) -> None:
     gate.submit()
     finish()
     gate.submit()
-    operator = Browser(gate)
-    assert operator.login(ADMIN).status == 303
+    operator = Browser(gate, ADMIN)
     assert ADMIN not in operator.cookie
     text = checked(operator.get("/hosts"))
     for shown in ("host-a", "2 CPU", "Accepted", "up"):
@@ -516,8 +494,7 @@ def test_slots_that_are_not_used_do_not_count(gate: Gate) -> None:
     # In another case: the first answer is kept for a second.
     queue = gate.ask("GET", "/runner_queue/cpu").json
     assert (queue["available_runners"], queue["error"]) == (0, "no host serves this GPU type now")
-    operator = Browser(gate)
-    operator.login(ADMIN)
+    operator = Browser(gate, ADMIN)
     (host,) = operator.get("/hosts?format=json").json["hosts"]
     assert (host["types"], host["away"]) == ({}, ["cpu1 not used: it goes on computing"])
     assert "up</strong>; cpu1 not used: it goes on computing</td>" in checked(operator.get("/hosts"))
@@ -527,8 +504,7 @@ def test_operators_see_open_batches(gate: Gate, db: Db) -> None:
     """How far each is, until all its items have results."""
     db.execute("INSERT INTO runner.gpu_type (name, vendor, aliases) VALUES ('CPU', 'none', '{}')")
     gate.bench.register("host-a", "CPU")
-    operator = Browser(gate)
-    operator.login(ADMIN)
+    operator = Browser(gate, ADMIN)
     assert "Open batches" not in operator.get("/hosts").text
     submit(db, [item(n) for n in range(8)], batch="named<", user_id="trainer")
     text = checked(operator.get("/hosts"))
@@ -555,9 +531,9 @@ def test_progress_comes_as_events(gate: Gate, ada: Browser, finish: Finish) -> N
 
 def test_what_the_pages_need_is_served_here(browser: Browser) -> None:
     """Style and script; no other file."""
-    assert browser.get("/static/style.css").headers["content-type"] == "text/css; charset=utf-8"
-    assert browser.get("/static/favicon.svg").headers["content-type"] == "image/svg+xml"
-    assert browser.get("/static/progress.js").headers["content-type"] == "text/javascript; charset=utf-8"
+    kinds = {"style.css": "text/css; charset=utf-8", "progress.js": "text/javascript; charset=utf-8"}
+    for name, kind in {**kinds, "favicon.svg": "image/svg+xml"}.items():
+        assert browser.get(f"/static/{name}").headers["content-type"] == kind
     for name in ("app.py", "..%2fapp.py", "%2e%2e/app.py", "base.html"):
         assert browser.get(f"/static/{name}").status in {404, 405}
 

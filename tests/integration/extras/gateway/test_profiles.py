@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 
 import pytest
 
@@ -61,28 +60,19 @@ def test_a_bad_form_is_refused_and_nothing_is_stored(boards: Gate) -> None:
 def test_the_page_shows_the_report_and_hands_out_the_files(boards: Gate) -> None:
     """To the author and to no other user; a text in it stays text, and a file is never shown in the browser."""
     options = {"benchmark": 0, "kernel": NAME, "kernel_base": "function", "launches": 10}
-    number = boards.bench.submit(
-        leaderboard="captured", user_id="ada", mode="profile", gpu_types=["H100"], options=options
-    )
+    place = {"leaderboard": "captured", "gpu_types": ["H100"]}
+    number = boards.bench.submit(**place, user_id="ada", mode="profile", options=options)
     assert boards.sql("SELECT options FROM runner.job") == [(options,)]
     text = "Duration <script>us</script> 3.20" + "x" * 100_000
-    row = run_record(
-        "profile.0",
-        result={
-            "benchmark-count": "1",
-            "benchmark.0.spec": "size: 8",
-            "benchmark.0.report": base64.b64encode(text.encode()).decode(),
-            "check": "pass",
-        },
-    )
+    found = {"spec": "size: 8", "report": base64.b64encode(text.encode()).decode()}
+    timed = {f"benchmark.0.{name}": value for name, value in found.items()}
+    row = run_record("profile.0", result={"benchmark-count": "1", **timed, "check": "pass"})
     files = tuple(
         Artifact(name=f"profile.0.{suffix}", media_type="text/html", data=suffix.encode())
         for suffix in ("ncu-rep", "ncu-details.txt", "ncu-details.csv")
     )
-    done = replace(result(Verdict.ACCEPTED, row), artifacts=files)
-    boards.bench.store.complete(boards.bench.claim("H100"), done)
-    ada, bob = Browser(boards), Browser(boards)
-    assert ada.login("ada-token").status == bob.login("bob-token").status == 303
+    boards.bench.store.complete(boards.bench.claim("H100"), result(Verdict.ACCEPTED, row, artifacts=files))
+    ada, bob = Browser(boards, "ada-token"), Browser(boards, "bob-token")
     page = ada.get(f"/view/{number}").text
     assert "Duration &lt;script&gt;us" in page
     assert len(page.encode()) < LARGEST
@@ -91,7 +81,7 @@ def test_the_page_shows_the_report_and_hands_out_the_files(boards: Gate) -> None
         assert f'href="{link}"' in page
         answer = ada.get(link)
         assert (answer.status, answer.body) == (200, file.data)
-        assert answer.headers["content-type"] == "application/octet-stream"
-        assert answer.headers["content-disposition"] == f'attachment; filename="submission-{number}.{file.name}"'
+        saved = {"content-disposition": f'attachment; filename="submission-{number}.{file.name}"'}
+        assert {"content-type": "application/octet-stream", **saved}.items() <= answer.headers.items()
         assert bob.get(link).status == 403
     assert ada.get(f"/view/{number}/profile/H100/other").status == 404

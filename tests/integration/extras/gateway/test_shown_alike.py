@@ -20,7 +20,7 @@ from runner.extras.gateway.app import routes
 from tests.integration.extras.gateway.conftest import ADMIN, Gate, watching
 from tests.integration.extras.gateway.test_feeds import ATOM, BASE, shared
 from tests.integration.extras.gateway.test_pages import FORM, Browser, checked
-from tests.integration.store.conftest import Bench, ranked, result
+from tests.integration.store.conftest import Bench, result
 from tests.integration.store.test_finals import play, scored
 
 #: Routes, ends of elements, lines and events, other directions and scripts, and what addresses treat as their own.
@@ -29,17 +29,6 @@ NAMES = (
     "<!--", "{{ 7*7 }}", "x\nevent: y\n\ndata: z", "tab\there", "\u202eevil", "محمد علي", "漢字 ünï", "👩\u200d💻",
     "e\u0301" * 40, "-",
 )  # fmt: skip
-
-
-def entry(gate: Gate, board: str, user: str, score_s: float, *, host: str = "host-a") -> int:
-    """A ranked submission on a leaderboard."""
-    number = gate.bench.submit(
-        leaderboard=board, user_id=user, user_name=None, mode="leaderboard", code=f"# {board} {user} {score_s}".encode()
-    )
-    for _ in range(2):
-        job = gate.bench.claim(host=host)
-        gate.bench.store.complete(job, ranked(job, score_s))
-    return number
 
 
 @pytest.fixture
@@ -58,7 +47,8 @@ def test_a_name_of_any_kind_is_shown_as_it_is(public: Gate) -> None:
     for number, name in enumerate(NAMES):
         gate.bench.board(name)
         gate.user(f"u{number}", name=name)
-        ids[name] = entry(gate, name, f"u{number}", 1e-5), entry(gate, name, f"u{number}", 9e-6)
+        first, second = (gate.rank(f"u{number}", score_s, leaderboard=name) for score_s in (1e-5, 9e-6))
+        ids[name] = first, second
     gate.sql("UPDATE leaderboard.leaderboard SET deadline = now()")
     assert {board["name"] for board in browser.get("/?format=json").json["boards"]} == set(NAMES)
     for name, (first, second) in ids.items():
@@ -93,8 +83,8 @@ def test_one_ranking_everywhere(public: Gate) -> None:
     gate.bench.board()
     for number, score_s in enumerate((3e-6, 2e-6, 3e-6, 5e-6, 4.04999e-6)):
         gate.user(f"u{number}")
-        entry(gate, "identity", f"u{number}", score_s * 2)
-        entry(gate, "identity", f"u{number}", score_s)
+        gate.rank(f"u{number}", score_s * 2)
+        gate.rank(f"u{number}", score_s)
     with watching(gate, "/board/identity/live/events") as watcher:
         live = watcher.shows("2.00 µs")
     gate.sql("UPDATE leaderboard.leaderboard SET deadline = now()")
@@ -140,7 +130,7 @@ def test_a_banned_user_ranks_nowhere(public: Gate, bench: Bench, monkeypatch: py
     numbers: dict[str, int] = {}
     for user in ("eve", "ada", "bob"):
         gate.user(user)
-        numbers[user] = entry(gate, "identity", user, 1e-6 * (1 + len(numbers)))
+        numbers[user] = gate.rank(user, 1e-6 * (1 + len(numbers)))
     gate.sql("UPDATE leaderboard.leaderboard SET deadline = now()")
     gate.sql("SELECT runner.final('identity', rounds => 10)")
     play(bench, lambda job, _: scored(1e-6 * job.validates))
@@ -188,9 +178,8 @@ def _order(browser: Browser, action: str, *, csrf: str | None = None, **fields: 
 
 def test_a_final_on_its_page(public: Gate, bench: Bench) -> None:
     """Ordered once at a time by operators alone; the page tells it as SQL does, whatever became of the finalists."""
-    gate, stranger, operator = public, Browser(public), Browser(public)
+    gate, stranger, operator = public, Browser(public), Browser(public, ADMIN)
     bench.board()
-    operator.login(ADMIN)
     for host in ("host-a", "host-b"):
         bench.register(host)
     ids: list[int] = []
@@ -198,9 +187,8 @@ def test_a_final_on_its_page(public: Gate, bench: Bench) -> None:
         gate.user(user)
         if user == "bob":
             assert _order(operator, "order", open="on") == 400, "one entry is no final"
-        ids.append(entry(gate, "identity", user, 1e-6 * (1 + len(ids))))
-    ada = Browser(gate)
-    ada.login("ada-token")
+        ids.append(gate.rank(user, 1e-6 * (1 + len(ids))))
+    ada = Browser(gate, "ada-token")
     assert [_order(each, "order", csrf=ada.csrf()) for each in (stranger, ada, operator)] == [401, 403, 403]
     assert ["Hold a final" in each.get("/board/identity").text for each in (ada, operator)] == [False, True]
     assert _order(operator, "order") == 400, "the leaderboard is open"

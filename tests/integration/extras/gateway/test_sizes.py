@@ -11,7 +11,7 @@ from runner.base.model import Verdict
 from runner.extras.gateway.live_pages import WALL
 from tests.integration.extras.gateway.conftest import ADMIN, Gate
 from tests.integration.extras.gateway.test_pages import Browser
-from tests.integration.store.conftest import ranked, result, run_record
+from tests.integration.store.conftest import result, run_record
 
 #: Bytes that a page may have, alone and with style and scripts, and as JSON, and statements that it may take.
 MOST = 100_000
@@ -54,29 +54,11 @@ def crowd(gate: Gate) -> None:
         gate.bench.register(f"host-{number}" + "x" * 200, *[f"TYPE{index}" for index in range(16)])
     gate.bench.register("host-a", "CPU")
     for number in range(USERS):
-        gate.bench.submit(
-            user_id=f"user-{number}",
-            user_name=f"{number}{NAME}",
-            file_name=f"{number}{NAME[:200]}.py",
-            code=f"# {number}\n".encode(),
-            mode="leaderboard",
-        )
-        for _ in range(2):
-            job = gate.bench.claim()
-            gate.bench.store.complete(job, ranked(job, 1e-3 / (number + 1)))
+        named = {"user_name": f"{number}{NAME}", "file_name": f"{number}{NAME[:200]}.py"}
+        gate.rank(f"user-{number}", 1e-3 / (number + 1), code=f"# {number}\n".encode(), **named)
     for number in range(60):
-        gate.bench.submit(
-            user_id="ada", user_name="Ada", file_name=f"{NAME[:200]}.py", code=f"# ada {number}\n".encode()
-        )
-        job = gate.bench.claim()
-        gate.bench.store.complete(job, result(Verdict.ACCEPTED, run_record("test")))
-
-
-def browser_of(gate: Gate, token: str) -> Browser:
-    """A browser that is logged in."""
-    made = Browser(gate)
-    made.login(token)
-    return made
+        gate.bench.submit(user_id="ada", file_name=f"{NAME[:200]}.py", code=f"# ada {number}\n".encode())
+        gate.bench.store.complete(gate.bench.claim(), result(Verdict.ACCEPTED, run_record("test")))
 
 
 def largest(gate: Gate) -> int:
@@ -85,27 +67,20 @@ def largest(gate: Gate) -> int:
     cases = {"benchmark-count": "100", "test-count": "100"}
     for kind in ("benchmark", "test"):
         for index in range(100):
-            cases[f"{kind}.{index}.spec"] = '"' * 1000
-            cases[f"{kind}.{index}.error"] = "<" * 3000
-            cases[f"{kind}.{index}.runner.timing"] = '"' * 300
-            cases[f"{kind}.{index}.sol"] = "0.5"
-            cases[f"{kind}.{index}.sol_limit"] = '"' * 300 + str(index)
+            fields = {"spec": '"' * 1000, "error": "<" * 3000, "runner.timing": '"' * 300, "sol": "0.5"}
+            fields["sol_limit"] = '"' * 300 + str(index)
+            cases |= {f"{kind}.{index}.{name}": value for name, value in fields.items()}
     meta = {"stdout": '"' * 50_000, "stderr": "<" * 50_000, "success": True, "exit_code": 0, "duration": 1.0}
-    compilation = {"success": True, "stderr": "&" * 50_000}
-    job = gate.bench.claim()
-    records = [
-        run_record(mode, passed=False, result=cases, meta=meta, compilation=compilation)
-        for mode in ("test", "benchmark", "leaderboard")
-    ]
-    gate.bench.store.complete(job, result(Verdict.WRONG_ANSWER, *records, error="<" * 5000))
-    found: int = number["details"]["id"]
-    return found
+    told = {"result": cases, "meta": meta, "compilation": {"success": True, "stderr": "&" * 50_000}}
+    records = [run_record(mode, passed=False, score_s=None, **told) for mode in ("test", "benchmark", "leaderboard")]
+    gate.bench.store.complete(gate.bench.claim(), result(Verdict.WRONG_ANSWER, *records, error="<" * 5000))
+    return int(number["details"]["id"])
 
 
 def pages(gate: Gate) -> list[tuple[Browser, str]]:
     """Each page, as full as it can be, and who looks at it."""
     number = largest(gate)
-    stranger, user, operator = Browser(gate), browser_of(gate, "ada-token"), browser_of(gate, ADMIN)
+    stranger, user, operator = Browser(gate), Browser(gate, "ada-token"), Browser(gate, ADMIN)
     return [
         (stranger, "/"),
         (stranger, "/board/identity"),
@@ -130,10 +105,7 @@ def after_the_end(gate: Gate) -> list[tuple[Browser, str]]:
     for number, line in enumerate((b'"\n', b'"' * 45 + b"\n", b"<" * 45 + b"\n")):
         size = 900_000 if number == 0 else 195_000
         code = b"# %d\n" % number + line * (size // len(line))
-        ids.append(gate.bench.submit(user_id=f"end-{number}", user_name=NAME, code=code, mode="leaderboard"))
-        for _ in range(2):
-            job = gate.bench.claim()
-            gate.bench.store.complete(job, ranked(job, 1e-6 / (number + 1)))
+        ids.append(gate.rank(f"end-{number}", 1e-6 / (number + 1), user_name=NAME, code=code))
     gate.sql("UPDATE leaderboard.leaderboard SET deadline = now() WHERE id = 1")
     stranger = Browser(gate)
     return [
@@ -168,14 +140,14 @@ def test_no_page_has_more_than_100_kb(full: Gate, statements: list[str]) -> None
 def test_what_does_not_fit_is_told_and_can_be_had(full: Gate) -> None:
     """Cases that are left out are counted, lists go on on the next page, and the whole code is a file."""
     number = largest(full)
-    user = browser_of(full, "ada-token")
+    user = Browser(full, "ada-token")
     page = user.get(f"/view/{number}").text
     assert re.search(r"<p class=\"note\">\d+ more cases are not shown.</p>", page)
     code = user.get(f"/view/{number}/code")
     assert (code.status, len(code.body)) == (200, 900_002)
     assert code.headers["content-type"] == "text/plain; charset=utf-8"
     assert code.headers["content-disposition"].startswith("attachment")
-    assert browser_of(full, "bob-token").get(f"/view/{number}/code").status == 403
+    assert Browser(full, "bob-token").get(f"/view/{number}/code").status == 403
     assert full.ask("GET", f"/view/{number}/code").status == 303
     seen: set[str] = set()
     offset = 0

@@ -15,8 +15,8 @@ import pytest
 from mcp.server.mcpserver.exceptions import ToolError
 
 from runner.base.model import JobState
-from runner.extras.gateway.identity import digest
 from runner.extras.mcp.gateway import Gateway
+from tests.integration.extras.gateway.conftest import add_user
 from tests.integration.extras.gateway.contract.site import LIMIT_S, SHORT_S, SLOW, TIMED_CALLS, WRONG, gateway_of
 from tests.integration.extras.mcp.agent import Agent, agent
 from tests.plugins.live import ROOT, LiveRunner, live_runner
@@ -71,12 +71,7 @@ def site(create_database: Callable[[str | None], str], migrated_template: str) -
         site.sql("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 day' WHERE name = 'over'")
         site.sql("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = 'closed'")
         for user in ("ada", "bob"):
-            site.sql(
-                "INSERT INTO leaderboard.user_info (id, user_name, cli_id, cli_valid) VALUES (%s, %s, %s, true)",
-                user,
-                user.capitalize(),
-                digest(f"{user}-token"),
-            )
+            add_user(live.database_url, user)
         with site.gateway:
             site.start()
             yield site
@@ -133,11 +128,9 @@ async def test_times_are_compared_and_profiles_are_text(site: Site, tmp_path: Pa
         assert {case["this_is"] for case in with_best["cases"]} == {"slower"}
         assert all(case["times_other"] > 1 for case in with_best["cases"])
         ids = {"submission_id": slow["submission_id"], "with_submission_id": best["submission_id"]}
-        other_way = await ada.call(
-            "compare", submission_id=ids["with_submission_id"], with_submission_id=ids["submission_id"]
-        )
+        other_way = await ada.call("compare", **dict(zip(ids, reversed(ids.values()), strict=True)))
         assert {case["this_is"] for case in other_way["cases"]} == {"faster"}
-        itself = await ada.call("compare", **{**ids, "with_submission_id": slow["submission_id"]})
+        itself = await ada.call("compare", **dict.fromkeys(ids, slow["submission_id"]))
         assert {case["this_is"] for case in itself["cases"]} == {"cannot be told"}
         assert "no times on H100" in await ada.refusal("compare", **ids, gpu_type="H100")
         site.sql(

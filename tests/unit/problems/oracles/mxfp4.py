@@ -68,23 +68,7 @@ def mixed_mla(data: tuple[Any, ...]) -> torch.Tensor:
 
 
 ORACLES = {
-    "mxfp4_mm": Oracle(
-        expected=mxfp4_mm, dtype=torch.bfloat16, tests=4, benchmarks=6, largest={"m": 64, "n": 7168, "k": 2048}
-    ),
-    "moe_mxfp4": Oracle(
-        expected=moe_mxfp4,
-        dtype=torch.bfloat16,
-        tests=3,
-        benchmarks=7,
-        largest={"dhidden": 7168, "dexpert": 2048, "nroutedexperts": 32, "bs": 512},
-        off=0.5,
-    ),
-    "mixed_mla": Oracle(
-        expected=mixed_mla,
-        dtype=torch.bfloat16,
-        tests=4,
-        benchmarks=8,
-        largest={"batchsize": 256, "kvseqlen": 8192},
-        off=0.15,
-    ),
+    "mxfp4_mm": Oracle(mxfp4_mm, torch.bfloat16),
+    "moe_mxfp4": Oracle(moe_mxfp4, torch.bfloat16, off=0.5),
+    "mixed_mla": Oracle(mixed_mla, torch.bfloat16, off=0.15),
 }

@@ -50,28 +50,8 @@ def nvfp4_group_gemm(data: tuple[list[Any], ...]) -> list[torch.Tensor]:
 
 
 ORACLES = {
-    "nvfp4_dual_gemm": Oracle(
-        expected=nvfp4_dual_gemm,
-        dtype=torch.float16,
-        tests=10,
-        benchmarks=4,
-        largest={"m": 512, "n": 4096, "k": 7168, "l": 1},
-    ),
-    "nvfp4_gemm": Oracle(
-        expected=nvfp4_gemm,
-        dtype=torch.float16,
-        tests=10,
-        benchmarks=3,
-        largest={"m": 128, "n": 7168, "k": 16384, "l": 1},
-    ),
-    "nvfp4_gemv": Oracle(
-        expected=nvfp4_gemv, dtype=torch.float16, tests=10, benchmarks=3, largest={"m": 7168, "k": 16384, "l": 1}
-    ),
-    "nvfp4_group_gemm": Oracle(
-        expected=nvfp4_group_gemm,
-        dtype=torch.float16,
-        tests=10,
-        benchmarks=4,
-        largest={"k": [7168] * 8, "n": [4096] * 8, "g": 8},
-    ),
+    "nvfp4_dual_gemm": Oracle(nvfp4_dual_gemm, torch.float16),
+    "nvfp4_gemm": Oracle(nvfp4_gemm, torch.float16),
+    "nvfp4_gemv": Oracle(nvfp4_gemv, torch.float16),
+    "nvfp4_group_gemm": Oracle(nvfp4_group_gemm, torch.float16),
 }

@@ -18,11 +18,10 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
-from runner.extras.gateway.identity import digest
 from tests.fakes.machine import Machine
 from tests.fakes.ncu import bring
 from tests.fakes.recordings import nvidia
-from tests.integration.extras.gateway.conftest import ADMIN, ask, board_login, gateway_login
+from tests.integration.extras.gateway.conftest import ADMIN, add_user, ask, board_login, gateway_login
 from tests.integration.extras.gateway.contract.clients import Generation, Outcome, Popcorn
 from tests.plugins.live import ROOT, LiveRunner, live_runner
 from tests.support.ports import free_port
@@ -143,11 +142,7 @@ def site(database_url: str) -> Iterator[Site]:
             live.board(PROBLEMS / "vectoradd", name=name, timeout_s=timeout_s, timed_calls=TIMED_CALLS)
         live.board(PROBLEMS / "vectoradd", name="profiled", timeout_s=LIMIT_S, gpus=("B200",))
         made = Site(live=live, port=port)
-        with psycopg.connect(live.database_url, autocommit=True) as connection:
-            connection.execute(
-                "INSERT INTO leaderboard.user_info (id, user_name, cli_id, cli_valid) VALUES ('ada', 'Ada', %s, true)",
-                [digest(TOKEN)],
-            )
+        add_user(live.database_url, "ada", TOKEN)
         with ThreadPoolExecutor(len(RUNS)) as threads:
             running = [threads.submit(made.run, name) for name in RUNS]
             left = "SELECT id FROM leaderboard.submission WHERE NOT coalesce(done, false)"

@@ -140,11 +140,8 @@ def test_the_text_of_a_completion(
 
 def test_the_text_of_a_bare_completion() -> None:
     """A string; messages without a role; none."""
-    assert text_of("x") == "x"
-    assert text_of([{"content": "x"}]) == "x"
-    assert text_of([{"role": "user", "content": "x"}]) == ""
-    assert text_of([]) == ""
-    assert text_of(None) == ""
+    assert [text_of(each) for each in ("x", [{"content": "x"}])] == ["x", "x"]
+    assert [text_of(each) for each in ([{"role": "user", "content": "x"}], [], None)] == [""] * 3
 
 
 def test_trl() -> None:

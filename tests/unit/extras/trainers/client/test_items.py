@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from runner.extras.trainers.client import EvaluationFaultError, Item, Result
+from runner.extras.trainers.client import Item
 from runner.extras.trainers.client.items import MAX_BYTES, MAX_ITEMS, calls
 from runner.extras.trainers.client.sources import Entry, entry_of
 
@@ -76,12 +76,3 @@ def test_portions_are_bounded() -> None:
     large = [Item(reference="r", candidate="x" * 900_000, key=str(n)) for n in range(80)]
     assert all(sum(len(item.candidate) for item in part) <= MAX_BYTES for part in calls(large))
     assert [item for part in calls(large) for item in part] == large
-
-
-def test_a_fault_is_an_exception_or_none_and_never_zero() -> None:
-    """Whatever the reward."""
-    fault = Result(key="k", state="done", verdict="internal_error", facts={"verdict": "internal_error", "message": "x"})
-    assert fault.is_fault
-    assert fault.reward("kevin@1") is None
-    with pytest.raises(EvaluationFaultError, match="internal_error"):
-        fault.reward_or_raise("kevin@1")

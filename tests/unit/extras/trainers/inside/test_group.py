@@ -20,8 +20,7 @@ def test_a_group_has_defaults() -> None:
     """A group has defaults."""
     group = Group.from_message(_group())
     assert (group.settings.inputs, group.settings.timed_calls, group.settings.timeout_s) == (5, 20, 60.0)
-    assert group.entry_point == "Model"
-    assert group.candidates[0].entry_points == ("ModelNew",)
+    assert (group.entry_point, group.candidates[0].entry_points) == ("Model", ("ModelNew",))
 
 
 def test_further_baselines_are_named_once() -> None:
@@ -84,8 +83,7 @@ def test_a_request_comes_back_as_it_was_sent() -> None:
 def test_a_result_is_json_without_infinities() -> None:
     """A result is json without infinities."""
     message = Result(id=3, max_abs_error=float("inf"), speedup_low=float("nan")).to_message()
-    assert message["max_abs_error"] is None
-    assert message["speedup_low"] is None
+    assert (message["max_abs_error"], message["speedup_low"]) == (None, None)
     assert json.loads(json.dumps(message, allow_nan=False))["id"] == 3
 
 
