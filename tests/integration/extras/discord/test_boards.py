@@ -46,9 +46,9 @@ async def test_everybody_looks_at_leaderboards(
     bench.board("wide", *gpus, task={**TASK, "files": {f"{name}.py": f"x = {name!r}\n" for name in gpus}})
     with psycopg.connect(bench.url, autocommit=True) as connection:
         connection.execute("UPDATE leaderboard.leaderboard SET visibility = 'closed' WHERE name = 'hidden'")
+    ranks = {"leaderboard": "sort", "mode": "leaderboard", "gpu_types": ["CPU"]}
     for number, name in enumerate(("Ada", EVIL)):
-        submission = {"leaderboard": "sort", "user_id": f"u{number}", "user_name": name, "mode": "leaderboard"}
-        bench.submit(**submission, gpu_types=["CPU"])
+        bench.submit(**ranks, user_id=f"u{number}", user_name=name)
         finish(score_s=(number + 1) * 1e-6)
 
     ada = server.member("ada")
@@ -58,22 +58,19 @@ async def test_everybody_looks_at_leaderboards(
     assert await ada.completions("leaderboard show", "leaderboard_name", "hid") == []
 
     reply = await ada.command("leaderboard show", leaderboard_name="Sort")
-    assert reply.private
-    assert reply.options == ["CPU", "H100"]
+    assert (reply.private, reply.options) == (True, ["CPU", "H100"])
     await reply.select("CPU", "H100")
     text = await reply.reads("1.00 µs", "2.00 µs", "sort on H100: nobody ranks yet")
     assert text.index("Ada") < text.index("everyone")
     assert text.count("```") == 2
-    await (await ada.command("leaderboard show", leaderboard_name="sort", gpu="h100")).reads("nobody ranks yet")
-    await (await ada.command("leaderboard show", leaderboard_name="sort", gpu="T4")).reads(
-        "no GPU type T4; it has CPU, H100"
-    )
+    for gpu, words in (("h100", "nobody ranks yet"), ("T4", "no GPU type T4; it has CPU, H100")):
+        await (await ada.command("leaderboard show", leaderboard_name="sort", gpu=gpu)).reads(words)
     for name in ("hidden", EVIL):
         for command in ("show", "show-personal", "task", "template"):
             text = (await ada.command(f"leaderboard {command}", leaderboard_name=name)).text
             assert "There is no leaderboard" in text, command
 
-    bench.submit(leaderboard="sort", user_id=ada.id, mode="leaderboard", gpu_types=["CPU"])
+    bench.submit(**ranks, user_id=ada.id)
     reply = await ada.command("leaderboard show-personal", leaderboard_name="sort")
     await reply.select("CPU", "H100")
     await reply.reads("CPU: you do not rank yet.", "fast.py", "queued")

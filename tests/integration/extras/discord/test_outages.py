@@ -155,11 +155,10 @@ def test_a_database_that_goes_away_delays_what_is_said(
             bench.store.close()
             with outage():
                 await reply.reads("database is away")
-                named = {"leaderboard_name": "sort"}
-                refused = [await ada.begin(f"leaderboard {name}", **named) for name in ("show", "task", "template")]
-                refused.append(await ada.begin("leaderboard submit test", script=("mine.py", CODE), **named))
-                for each in refused:
-                    await each.reads("database is away")
+                script = {"script": ("mine.py", CODE)}
+                for name, more in {"show": {}, "task": {}, "template": {}, "submit test": script}.items():
+                    refused = await ada.begin(f"leaderboard {name}", leaderboard_name="sort", **more)
+                    await refused.reads("database is away")
                 assert await ada.completions("leaderboard show", "leaderboard_name", "s") == []
             await reply.reads("queued")
             silent = asyncio.Event()

@@ -65,12 +65,15 @@ async def test_commands_of_one_server_go_with_its_number(make_client: Callable[.
     client = make_client()
     server = Server(client)
     client.config = client.config.model_copy(update={"discord_guild_id": server.guild.id})
+
+    async def numbers() -> list[int]:
+        return [len(await client.tree.fetch_commands(guild=each)) for each in (None, discord.Object(server.guild.id))]
+
     async with server:
-        own = discord.Object(server.guild.id)
-        assert (len(await client.tree.fetch_commands()), len(await client.tree.fetch_commands(guild=own))) == (0, 2)
+        assert await numbers() == [0, 2]
         client = make_client()
         await server.restart(client)
-        assert (len(await client.tree.fetch_commands()), len(await client.tree.fetch_commands(guild=own))) == (2, 0)
+        assert await numbers() == [2, 0]
 
 
 @pytest.mark.usefixtures("bench")
@@ -78,15 +81,8 @@ async def test_a_login_without_the_role_is_told_at_the_start(
     make_client: Callable[..., Client], database_url: str
 ) -> None:
     """Not by a defect at each command."""
-    client = make_client()
-    client.store = AsyncStore(
-        login_of(database_url, "runner_test_reader", "runner_readonly"),
-        queries=QUERIES,
-        connections=1,
-        name="test",
-        patience_s=PATIENCE_S,
-    )
-
+    client, url = make_client(), login_of(database_url, "runner_test_reader", "runner_readonly")
+    client.store = AsyncStore(url, queries=QUERIES, connections=1, name="test", patience_s=PATIENCE_S)
     try:
         with pytest.raises(ConfigError, match="expected one with the role runner_discord"):
             await client.setup_hook()

@@ -21,8 +21,7 @@ def _judged(processes: ForkedJudges, reference: str, *codes: str, **settings: An
 def test_times_are_told_with_an_interval(processes: ForkedJudges) -> None:
     """A copy of the reference is about as fast, and all of the result is there."""
     (row,) = _judged(processes, "linear", candidate("linear"), timed_calls=6)
-    assert row["verdict"] == "accepted", row
-    assert row["stage"] == "done"
+    assert (row["verdict"], row["stage"]) == ("accepted", "done"), row
     assert row["speedup"] == pytest.approx(row["reference_ns"] / row["candidate_ns"], rel=1e-3)
     assert row["speedup_low"] <= row["speedup"] <= row["speedup_high"]
     assert row["timing"] in {"audited", "measured"}
@@ -53,9 +52,8 @@ def test_no_candidate_lives_while_the_reference_is_timed(
     if wrong:
         candidates[::2] = [text.replace("return torch.relu", "return 2 * torch.relu") for text in candidates[::2]]
     rows = _judged(processes, reference, *candidates, timed_calls=5, inputs=1)
-    assert [row["verdict"] for row in rows] == (
-        ["wrong_answer", "accepted", "wrong_answer"] if wrong else ["accepted"] * 3
-    ), rows
+    verdict = "wrong_answer" if wrong else "accepted"
+    assert [row["verdict"] for row in rows] == [verdict, "accepted", verdict], rows
     counts = seen.read_text().split()
     assert len(counts) > 5 * (2 if wrong else 4)
     assert set(counts) == {"0"}

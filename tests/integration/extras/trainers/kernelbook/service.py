@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.fakes.chat import JSON, Reply, completion
 from tests.support.waiting import PATIENCE_S
@@ -114,6 +115,11 @@ def environment(service: Service, **variables: str) -> dict[str, str]:
         "PRIME_TEAM_ID": "a team",
         **variables,
     }
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def run(service: Service, folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,9 @@ import pytest
 
 from runner.cli import main
 from tests.fakes.tokenizer import words
-from tests.integration.extras.trainers.kernelbook.service import Service, environment, kept, modules, rows, run
+from tests.integration.extras.trainers.kernelbook.service import Service, environment, kept, lines, modules, rows, run
+
+FILTERED = "outputs/filtered_dataset.jsonl"
 
 
 def test_every_way_to_fail_is_tried_again_or_kept_aside(service: Service, tmp_path: Path) -> None:
@@ -23,22 +25,15 @@ def test_every_way_to_fail_is_tried_again_or_kept_aside(service: Service, tmp_pa
     done = run(service, tmp_path, "filter", "--input", str(file), "--json")
     assert done.returncode == 1, done.stderr
     (report,) = json.loads(done.stdout)
-    written = [json.loads(line) for line in (tmp_path / "outputs/filtered_dataset.jsonl").read_text().splitlines()]
-    assert [row["example_id"] for row in written] == [0, 1, 2, 3, 4, 5, 6]
+    written, original = lines(tmp_path / FILTERED), lines(file)
     assert {row["difficulty"] for row in written} <= {"low", "medium", "high"}
-    assert written[6]["difficulty"] == "high"
-    assert written[6]["evaluation_raw"] == "<Difficulty> HIGH </Difficulty>"
-    original = [json.loads(line) for line in file.read_text().splitlines()]
+    told = (written[6]["difficulty"], written[6]["evaluation_raw"])
+    assert told == ("high", "<Difficulty> HIGH </Difficulty>")
     assert [{name: row[name] for name in original[0]} for row in written] == original[:7]
-    failures = (tmp_path / "outputs/filtered_dataset.failures.jsonl").read_text().splitlines()
-    assert [(json.loads(line)["row"]["example_id"], json.loads(line)["why"][:8]) for line in failures] == [
-        (7, "the answ"),
-        (8, "HTTP 400"),
-        (9, "HTTP 500"),
-    ]
-    assert report["rows_in"] == 10
-    assert report["rows_out"] == 7
-    assert sum(report["failed"].values()) == 3
+    failures = lines(tmp_path / "outputs/filtered_dataset.failures.jsonl")
+    reasons = [(7, "the answ"), (8, "HTTP 400"), (9, "HTTP 500")]
+    assert [(failure["row"]["example_id"], failure["why"][:8]) for failure in failures] == reasons
+    assert (report["rows_in"], report["rows_out"], sum(report["failed"].values())) == (10, 7, 3)
     # A bad request is not repeated; everything else has three tries.
     assert service.asked()["400"] == 1
     assert report["account"]["tokens_in"] > 0
@@ -54,7 +49,7 @@ def test_a_rerun_asks_only_what_the_service_failed(service: Service, tmp_path: P
     done = run(service, tmp_path, "filter", "--input", str(file), "--again")
     assert done.returncode == 0, done.stderr
     assert service.names().total() == before + 2
-    assert len((tmp_path / "outputs/filtered_dataset.jsonl").read_text().splitlines()) == 3
+    assert len(lines(tmp_path / FILTERED)) == 3
     assert not (tmp_path / "outputs/filtered_dataset.failures.jsonl").exists()
 
 
@@ -62,9 +57,7 @@ def test_a_service_that_wants_no_more_ends_the_step(service: Service, tmp_path: 
     """It ends at once with exit code 3, and what was answered before is kept."""
     file = rows(tmp_path, ["ok"] * 20 + ["402"] + ["ok"] * 200)
     done = run(service, tmp_path, "filter", "--input", str(file), BATCH_SIZE="2")
-    assert done.returncode == 3
-    assert "HTTP 402" in done.stderr
-    assert "journal" in done.stderr
+    assert (done.returncode, "HTTP 402" in done.stderr, "journal" in done.stderr) == (3, True, True)
     assert len(kept(tmp_path / "outputs" / "journal.sqlite")) >= 19
     assert service.names().total() < 40
 
@@ -167,24 +160,22 @@ def test_test_mode_takes_five_rows_and_a_dry_run_none(service: Service, tmp_path
     assert not (tmp_path / "outputs").exists()
     (tmp_path / ".env").write_text("TEST_MODE=true\n")
     assert run(service, tmp_path, "filter", "--input", str(file)).returncode == 0
-    assert len((tmp_path / "outputs/filtered_dataset.jsonl").read_text().splitlines()) == 5
+    assert len(lines(tmp_path / FILTERED)) == 5
     # The same under the published name.
-    (tmp_path / "outputs/filtered_dataset.jsonl").unlink()
+    (tmp_path / FILTERED).unlink()
     assert run(service, tmp_path, "scripts", ".").returncode == 0
     script = [sys.executable, "scripts/filter_and_enrich_by_difficulty.py", "--input", str(file)]
     subprocess.run(script, env=environment(service), cwd=tmp_path, check=True, capture_output=True)
-    assert len((tmp_path / "outputs/filtered_dataset.jsonl").read_text().splitlines()) == 5
-    (tmp_path / ".env").unlink()
+    assert len(lines(tmp_path / FILTERED)) == 5
 
 
 def test_prompts_hold_no_code(service: Service, tmp_path: Path) -> None:
     """Step 2: name from entry_point, columns as published."""
     file = modules(tmp_path, 9)
-    book = [json.loads(line) for line in file.read_text().splitlines()]
     done = run(service, tmp_path, "prompts", "--input", str(file))
     assert done.returncode == 0, done.stderr
-    made = [json.loads(line) for line in (tmp_path / "outputs/synthetic_prompts.jsonl").read_text().splitlines()]
-    assert [row["module_name"] for row in made] == [row["entry_point"] for row in book]
+    made = lines(tmp_path / "outputs/synthetic_prompts.jsonl")
+    assert [row["module_name"] for row in made] == [row["entry_point"] for row in lines(file)]
     assert [list(row)[:3] for row in made] == [["prompt", "module_name", "python_code"]] * 9
     assert all(row["prompt"].startswith("Compute what") for row in made)
 
@@ -205,12 +196,8 @@ def test_the_steps_one_after_the_other(service: Service, tmp_path: Path) -> None
 
     for threshold, kept_rows in (("0.85", 40), ("1.02", 19)):
         (rated,) = reports("filter", "--input", str(file), "--threshold", threshold)
-        made = [
-            rated,
-            *reports("prompts", "--input", str(book)),
-            *reports("best"),
-            *reports("upload", "all", "--to", "s"),
-        ]
+        prompts, unique = reports("prompts", "--input", str(book)), reports("best")
+        made = [rated, *prompts, *unique, *reports("upload", "all", "--to", "s")]
         assert [report["rows_out"] for report in made] == [kept_rows, 9, 7, kept_rows, 7, 9]
         assert service.names().total() == 40 + 9
     assert rated["account"]["asked"] == 0

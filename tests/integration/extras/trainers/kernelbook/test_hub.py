@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.fakes import hub as fake
-from tests.integration.extras.trainers.kernelbook.service import Service, rows, run
+from tests.integration.extras.trainers.kernelbook.service import Service, lines, rows, run
 
 EVALUATIONS = "siro1/kernelbook-glm4_7-evals"
 UNIQUE = "siro1/kernelbook-glm4_7-evals-unique"
@@ -50,16 +49,11 @@ def published(hub: fake.Hub, name: str, made: Sequence[Mapping[str, Any]], commi
     found.commits.append(commit)
 
 
-def evaluations(folder: Path, count: int) -> list[dict[str, Any]]:
-    """Rows of evaluations."""
-    return [json.loads(line) for line in rows(folder, ["ok"] * count).read_text().splitlines()]
-
-
 def test_rows_come_from_the_hub_and_sets_go_to_it(
     service: Service, tmp_path: Path, hub: fake.Hub, given: dict[str, str]
 ) -> None:
     """By the published names; the card names the commit that the rows came from."""
-    published(hub, EVALUATIONS, evaluations(tmp_path, 30))
+    published(hub, EVALUATIONS, lines(rows(tmp_path, ["ok"] * 30)))
     published(hub, "GPUMODE/KernelBook", [{"entry_point": "Net", "python_code": "x = 1", "licenses": ["MIT"]}])
     given["FILTERED_DATASET_PATH"] = "outputs/filtered_dataset.jsonl"
     given["SYNTHETIC_DATASET_PATH"] = "outputs/synthetic_prompts.jsonl"
@@ -70,15 +64,14 @@ def test_rows_come_from_the_hub_and_sets_go_to_it(
             assert done.returncode == 0, done.stderr
 
     steps()
-    first = [json.loads(line) for line in (tmp_path / "outputs/filtered_dataset.jsonl").read_text().splitlines()]
+    first = lines(tmp_path / "outputs/filtered_dataset.jsonl")
     assert [row["example_id"] for row in first] == list(range(5, 30))
     filtered = hub.repositories[f"{EVALUATIONS}-filtered"].files
     parts = [pq.read_table(io.BytesIO(data)) for name, data in filtered.items() if name.endswith(".parquet")]
     assert sorted(part.num_rows for part in parts) == [3, 22]
     card = filtered["README.md"].decode()
-    assert f"- source: {EVALUATIONS}@{'a' * 40}\n" in card
-    assert "- threshold: 1.004\n" in card
-    assert "- model of filter: openai/gpt-5.2\n" in card
+    for line in (f"source: {EVALUATIONS}@{'a' * 40}", "threshold: 1.004", "model of filter: openai/gpt-5.2"):
+        assert f"- {line}\n" in card
     card = hub.repositories["siro1/kernelbook-synthetic-tasks"].files["README.md"].decode()
     assert "- licences of the modules, as their rows say: MIT (1)\n" in card
     # Nothing is asked again.
@@ -86,7 +79,7 @@ def test_rows_come_from_the_hub_and_sets_go_to_it(
     steps()
     assert service.names().total() == asked
     # A new commit at the hub is other rows.
-    published(hub, EVALUATIONS, evaluations(tmp_path, 33), commit="b" * 40)
+    published(hub, EVALUATIONS, lines(rows(tmp_path, ["ok"] * 33)), commit="b" * 40)
     steps()
     assert service.names().total() == asked + 3
     assert f"{EVALUATIONS}@{'b' * 40}" in hub.repositories[f"{EVALUATIONS}-filtered"].files["README.md"].decode()
@@ -96,7 +89,7 @@ def test_what_was_fetched_before_serves_when_the_hub_does_not_answer(
     service: Service, tmp_path: Path, hub: fake.Hub, given: dict[str, str]
 ) -> None:
     """Else a sentence says so, with exit code 3; a name that the hub does not know is the caller's mistake."""
-    published(hub, EVALUATIONS, evaluations(tmp_path, 3))
+    published(hub, EVALUATIONS, lines(rows(tmp_path, ["ok"] * 3)))
     assert run(service, tmp_path, "filter", **given).returncode == 0
     before = (tmp_path / "outputs/filtered_dataset.jsonl").read_bytes()
     assert run(service, tmp_path, "filter", **{**given, "HF_ENDPOINT": NOWHERE}).returncode == 0

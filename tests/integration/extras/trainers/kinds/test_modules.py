@@ -47,17 +47,15 @@ def _run(evaluator: Evaluator, codes: list[str], reference: str = REFERENCE, **s
 def test_a_group_has_one_result_for_each_candidate(shared_evaluator: Evaluator) -> None:
     """Right, wrong, without a class, with a syntax error, killed: each has its own verdict, whatever the order."""
     dies = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    rows = _run(shared_evaluator, [GOOD, _WRONG, "x = 1", "class ModelNew(:", dies, GOOD])
-    assert [row["verdict"] for row in rows] == [
-        "accepted",
-        "wrong_answer",
-        "runtime_error",
-        "compile_error",
-        "runtime_error",
-        "accepted",
-    ], rows
-    assert rows[0]["speedup"] is not None
-    assert rows[0]["weights"] == "state_dict"
+    candidates = {
+        "accepted": GOOD,
+        "wrong_answer": _WRONG,
+        "runtime_error": "x = 1",
+        "compile_error": "class ModelNew(:",
+    }
+    rows = _run(shared_evaluator, [*candidates.values(), dies, GOOD])
+    assert [row["verdict"] for row in rows] == [*candidates, "runtime_error", "accepted"], rows
+    assert (rows[0]["speedup"] is None, rows[0]["weights"]) == (False, "state_dict")
 
 
 def test_workers_are_forks_of_a_process_that_has_imported_torch(shared_evaluator: Evaluator) -> None:
@@ -100,7 +98,7 @@ def test_a_group_on_an_emulated_device(docker_engine: DockerEngine, settings: Co
     finally:
         evaluator.close()
     assert (right["verdict"], wrong["verdict"]) == ("accepted", "wrong_answer"), (right, wrong)
-    assert right["device"] == "CUDA, emulated on the CPU"
+    there_alone = {"device": "CUDA, emulated on the CPU", "speedup_device": None, "kernel_use": None}
+    assert there_alone.items() <= right.items()
     assert right["candidate_ns"] > 0
     assert right["timing"] != "audited"
-    assert (right["speedup_device"], right["kernel_use"]) == (None, None)
