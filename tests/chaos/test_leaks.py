@@ -58,6 +58,7 @@ def live(
     """A daemon of two slots on that engine, with a container waiting for each."""
     url = create_database(migrated_template)
     with live_runner(url, docker_host=dockerd.url, cpu_slots=2, lease_s=10, heartbeat_s=1, warm_containers=1) as runner:
+        assert f'"docker_host": "{dockerd.url}"' in runner.log, "what is counted is another engine's"
         runner.board(FOLDERS[PROGRAM], name=PROGRAM, timeout_s=30)
         yield runner
 
