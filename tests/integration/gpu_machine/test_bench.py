@@ -19,10 +19,12 @@ from tests.support.waiting import PATIENCE_S
 H100 = Machine(device="cuda", name="NVIDIA H100 80GB HBM3", count=1, memory_bytes=40 << 30)
 #: What the tests of a device need of other tests.
 PROBLEMS = "tests.acceptance.modules.problems"
+#: What starts their workers. It needs no more than they do.
+FORK_SERVER = "runner.extras.boards.fork_server"
 #: `manifest.py` runs where the project is installed.
 ON_THE_DEVICE = [
     *(path for path in sorted((ROOT / "tests" / "gpu").glob("*.py")) if path.name != "manifest.py"),
-    ROOT / f"{PROBLEMS.replace('.', '/')}.py",
+    *(ROOT / f"{name.replace('.', '/')}.py" for name in (PROBLEMS, FORK_SERVER)),
 ]
 SITE = ROOT / "tasks" / "harness" / "site"
 
@@ -40,8 +42,8 @@ def test_a_bare_machine_has_what_they_import(path: Path) -> None:
     names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
     ours = {name for name in names if name.partition(".")[0] in ("tasks", "sandbox", "runner", "tests")}
     assert {name.partition(".")[0] for name in names - ours} <= sys.stdlib_module_names | {"torch", "pytest"}
-    allowed = ("tasks.", "tests.gpu", "tests.support", "sandbox.protocol", "runner.extras.trainers.inside.", PROBLEMS)
-    assert all(name.startswith(allowed) for name in ours), ours
+    allowed = ("tasks", "tests.gpu", "tests.support", "sandbox.protocol", "runner.extras.trainers.inside.")
+    assert all(name.startswith((*allowed, PROBLEMS, FORK_SERVER)) for name in ours), ours
 
 
 @pytest.mark.parametrize(
