@@ -27,6 +27,7 @@ from runner.base.model import (
     ValidationJob,
     Verdict,
 )
+from runner.extras.boards import queries as boards
 from runner.store.queries import QUERIES
 from runner.store.results import _result
 from tests.integration.store.conftest import CODE, TASK, Bench, Db, one, ranked, result, run_record
@@ -181,7 +182,7 @@ def ends(name: str, job: Claimed) -> Act:
 def selects(name: str, **values: object) -> Act:
     """An operator's action on what matches."""
     every = ("submission_id", "leaderboard", "host", "since", "until", "gpu_types", "verdicts", "cause")
-    return QUERIES[name].sql, {**dict.fromkeys(every), "reason": "x", "priority": -1, **values}
+    return boards.QUERIES[name].sql, {**dict.fromkeys(every), "reason": "x", "priority": -1, **values}
 
 
 ACTS: Final[Mapping[str, Callable[[Scene], Act]]] = {

@@ -246,9 +246,10 @@ ASKED = {
     "id": 1, "ids": [500], "job_id": 500, "last_day": True, "leaderboard": "identity", "most_bytes": 10_000,
     "name": "identity", "names": ["identity"], "offset": 0, "submission_id": 500, "user_id": "user 5",
     "limit": 50, "user_name": "nobody", "verdict": "accepted", "with_code": True, "with_runs": True,
+    **dict.fromkeys(("cause", "host", "since", "until", "verdicts")),
 }  # fmt: skip
 #: What operators alone ask, of all users or all runs of a day.
-RARE = {"users", "count_waiting", "user_submission_ids", "stats_runs"}
+RARE = {"users", "count_waiting", "user_submission_ids", "stats_runs", "matching"}
 
 
 def test_no_request_walks_a_table(bench: Bench, db: Db, meter: Meter) -> None:
