@@ -328,7 +328,7 @@ class WarmPool:
             keep_out(slot, error.leftover, error, self._quarantine)
             if imported and isinstance(error, EngineRefused) and not isinstance(error, NotThere):
                 # Perhaps this engine cannot change a container's cores. Earlier it has only refused the container, and
-                # one that somebody has removed says nothing.
+                # one that another tool has removed says nothing.
                 self._spare_cpus = ()
         except Exception:  # noqa: BLE001 logged; the container is removed
             _log.exception("warm_container_not_started", slot=slot)

@@ -428,7 +428,7 @@ class Container:
             return Ending.CANCELLED, self._detail("cancelled")
         if late_s is not None and self._counters.is_frozen():
             # A container can neither do that to itself nor end it.
-            return Ending.DIED, self._detail("somebody had paused the container (docker unpause)")
+            return Ending.DIED, self._detail("the container was paused from outside (docker unpause)")
         if late_s is not None:
             return Ending.DEADLINE, self._detail(f"killed after {late_s:g} s of wall time")
         if cpu_s is not None:

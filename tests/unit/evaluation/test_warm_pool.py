@@ -228,7 +228,7 @@ def test_an_engine_that_refuses_is_asked_for_no_other_cores(engine: FakeEngine, 
 def test_a_refusal_that_says_nothing_of_cores_is_followed_by_the_same_request(
     engine: FakeEngine, make: Make, refusal: EngineRefused, *, early: bool
 ) -> None:
-    """The engine lacks the image; or somebody has removed the container while it waited for its cores."""
+    """The engine lacks the image; or another tool has removed the container while it waited for its cores."""
     engine.broken, engine.early = refusal, early
     pool = make(1, spare=(2, 3), wait=False)
     # The second start follows what the first failure has led to.
