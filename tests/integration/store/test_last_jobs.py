@@ -18,7 +18,7 @@ from tests.integration.store.conftest import Bench, Db, ranked, result, rows
 from tests.support.waiting import PATIENCE_S
 
 GPU_TYPES = ("A100", "H100")
-ROUNDS = 250
+ROUNDS = 100
 #: Both jobs on both types.
 JOBS = 4
 #: Every write of `done`, counted where no statement can get around it.
