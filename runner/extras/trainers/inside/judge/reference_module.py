@@ -211,13 +211,13 @@ class Reference:
     def inputs(self, seed: int) -> list[Any]:
         """Positional arguments of one call, under a seed, cast and moved as asked."""
         seed_all(seed)
+        # One block for all: to change settings and limits takes as long as the inputs of a small module.
         with self._fault("get_inputs", again=lambda: self.inputs(seed)):
             arguments = self._namespace["get_inputs"]()
-        if isinstance(arguments, torch.Tensor):
-            arguments = [arguments]
-        if not isinstance(arguments, (list, tuple)):
-            raise InvalidReference(f"get_inputs returned a {type(arguments).__name__}, expected a list")
-        with self._fault("the reference's inputs", "cannot be moved", again=lambda: self.inputs(seed)):
+            if isinstance(arguments, torch.Tensor):
+                arguments = [arguments]
+            if not isinstance(arguments, (list, tuple)):
+                raise InvalidReference(f"get_inputs returned a {type(arguments).__name__}, expected a list")
             return [map_tensors(item, self._cast) for item in arguments]
 
     def _cast(self, item: torch.Tensor) -> torch.Tensor:
