@@ -229,7 +229,7 @@ class Benchmark:
             # Control calls at the end may say that fewer are to be set aside than seemed so before.
             samples=[samples[number] for number in numbers[: stopping.max_runs]],
             facts={"stopped": stopped, **throttle_filter.details},
-            unexplained=unexplained(len(samples) - len(numbers), len(samples), facts),
+            unexplained=unexplained(_spans_ns(samples), numbers, facts),
             crowded=crowded,
         )
 

@@ -293,9 +293,11 @@ def test_the_longest_calls_are_set_aside() -> None:
     ("seen", "calls", "aside", "number"), [(0.0, 100, 3, 3), (0.02, 100, 3, 1), (0.02, 40, 3, 3), (0.5, 20, 9, 0)]
 )
 def test_calls_that_control_calls_do_not_explain(seen: float, calls: int, aside: int, number: int) -> None:
-    """Those that are set aside beyond as large a part as was seen to be disturbed."""
-    facts = HandOverFacts(mean_ns=0.0, sd_ns=0.0, single_ns=0.0, seen=seen)
-    assert unexplained(aside, calls, facts) == number
+    """Those that are set aside beyond as large a part as was seen to be disturbed; none that are not long."""
+    facts = HandOverFacts(mean_ns=0.0, sd_ns=0.0, single_ns=5.0, seen=seen)
+    spans_ns = [100.0] * (calls - aside) + [900.0] * aside
+    assert unexplained(spans_ns, range(calls - aside), facts) == number
+    assert unexplained([100.0] * calls, range(calls - aside), facts) == 0
 
 
 @given(st.lists(st.floats(1_000, 1e9), min_size=1, max_size=40), st.integers(0, 20))
@@ -353,6 +355,18 @@ def test_no_kernel_gains_by_calls_that_are_slow_now_and_then(rate: float, factor
     assert len(blind) <= 0.2 * len(timings)
     assert abs(fmean(off for off, _ in others)) < 0.03
     assert sum(holds for _, holds in others) >= 0.85 * len(others)
+
+
+@pytest.mark.parametrize("exclusive", [(True,), (False,), (True, False)])
+def test_a_worker_that_computes_beside_its_calls_needs_no_more_for_that(exclusive: tuple[bool, ...]) -> None:
+    """A call in twenty is set aside for that, and is none that is slow now and then."""
+    script = Script(spans_ns=[300_000], exclusive=exclusive, controls_ns=None, copies_ns=[0])
+    facts = time_case(script, device="cuda", calibration=CALIBRATION).details
+    assert (facts["stopped"], facts["calls"], facts["set_aside"]) == (
+        "interval",
+        20 if all(exclusive) else 21,
+        0 if all(exclusive) else 1,
+    )
 
 
 @pytest.mark.parametrize(("disturbed", "most"), [(0.0, 20), (0.01, 26)])
