@@ -118,5 +118,5 @@ def _outliers(samples: _Samples) -> float:
 
 
 def _quantiles(samples: _Samples, *shares: float) -> list[float]:
-    ordered = memoryview(np.sort(samples))
+    ordered = np.sort(samples).tolist()
     return [quantile(ordered, share) for share in shares]
