@@ -125,8 +125,8 @@ def _line(level: str, rows: Sequence[Mapping[str, Any]], reward: str) -> dict[st
         "correct": _share([rewards.correct(one) for one in facts]),
     }
     for p in THRESHOLDS:
-        known = [value for one in facts if (value := rewards.reward(f"fast_{p:g}@1", one)) is not None]
-        line[f"fast_{p:g}"] = _share([value == 1.0 for value in known])
+        timed = [value for one in facts if (value := rewards.reward(f"fast_{p:g}@1", one)) is not None]
+        line[f"fast_{p:g}"] = _share([value == 1.0 for value in timed])
     line["reward"] = sum(values) / len(values) if values else None
     return line
 
