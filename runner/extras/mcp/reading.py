@@ -349,11 +349,17 @@ def _compared(spec: str, ours: Json | None, theirs: Json | None) -> Case:
 
 def _which(ours: Json, theirs: Json) -> str:
     """Which of two independent means is less: their difference has to leave its own 95 % interval."""
-    halves = [None if (pair := case["mean_ci95_ns"]) is None else (pair[1] - pair[0]) / 2 for case in (ours, theirs)]
+    halves = _half_ns(ours), _half_ns(theirs)
     gap_ns = ours["mean_ns"] - theirs["mean_ns"]
     if halves[0] is None or halves[1] is None or not abs(gap_ns) > math.hypot(halves[0], halves[1]):
         return "cannot be told"
     return "faster" if gap_ns < 0 else "slower"
+
+
+def _half_ns(case: Json) -> float | None:
+    """Half of what a mean may be off: a measured one also by what the judge subtracted for the hand-over."""
+    interval, bounds = case["mean_ci95_ns"], case["bounds_ns"] if case["timing"] == "measured" else None
+    return None if interval is None else max((pair[1] - pair[0]) / 2 for pair in (interval, bounds) if pair is not None)
 
 
 def part(text: str, offset: int) -> Text:

@@ -8,12 +8,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .audit import Audit, ControlCosts, Sample, audit, details
 from .cases import Case
-from .course import HandOverFacts, kept, late_ns, length_ns, progress, with_copies
+from .course import (
+    HandOverFacts,
+    kept,
+    late_ns,
+    length_ns,
+    progress,
+    unexplained,
+    with_copies,
+    with_unexplained,
+)
 from .faults import Fault
 from .hand_over import Bound, Calibration
 from .mode_run import ModeRun, check_time_limit
@@ -101,6 +110,8 @@ class Timed:
     samples: Sequence[Sample]
     #: For the report.
     facts: dict[str, Any]
+    #: Of the calls that are set aside, those that may be the kernel's own (`course.unexplained`).
+    unexplained: int = 0
     #: Whether the control calls at the end used all their time.
     crowded: bool = False
 
@@ -147,7 +158,7 @@ class Benchmark:
         clock = _JudgeClock(timed)
         timed.call_first_controls()
         row = self.time(run, timed, stopping, clock=clock)
-        samples = list(row.samples)
+        samples, longer = list(row.samples), row.unexplained
         again = 0
         while run.request.ranked and not row.crowded and self._should_time_again(samples, timed, again):
             if clock.elapsed_ns > _AGAIN_SHARE * stopping.max_wall_ns:
@@ -155,9 +166,11 @@ class Benchmark:
             again += 1
             row = self.time(run, timed, stopping, clock=clock)
             samples += row.samples
+            longer += row.unexplained
         run.judged_ns += clock.elapsed_ns
         with run.phase("statistics"):
             verdict = audit(samples, controls_ns=self._controls_ns(timed), tolerance=self._request.tolerance)
+            verdict = replace(verdict, counted=tuple(with_unexplained(verdict.counted, longer)))
             facts = {**row.facts, "timed_again": again, **timed.details, "controls": timed.controls_made}
             facts["set_aside"] = len(timed.claims_ns) - len(samples)
             facts["controls_stalled"] = timed.controls_stalled
@@ -216,6 +229,7 @@ class Benchmark:
             # Control calls at the end may say that fewer are to be set aside than seemed so before.
             samples=[samples[number] for number in numbers[: stopping.max_runs]],
             facts={"stopped": stopped, **throttle_filter.details},
+            unexplained=unexplained(_spans_ns(samples), numbers, facts),
             crowded=crowded,
         )
 

@@ -43,6 +43,8 @@ class HandOverFacts:
     stalled: float | None = None
     #: Standard error of the latter.
     stalled_error: float = 0.0
+    #: The part of the calls of trusted code that was seen to be disturbed, or to stall.
+    seen: float = 0.0
 
     @classmethod
     def of_controls(cls, costs: ControlCosts, *, stalled: int, size_ratio: float = 1.0) -> Self:
@@ -60,6 +62,7 @@ class HandOverFacts:
             disturbed=(costs.disturbed + 1) / (calls + 2),
             stalled=((1 - calm**size_ratio) * calls + 1) / (calls + 2),
             stalled_error=slope * math.sqrt(stalled * (calls - stalled)) / (calls + 2) ** 1.5,
+            seen=costs.disturbed / max(calls, 1) + 1 - calm**size_ratio,
         )
 
     @classmethod
@@ -76,6 +79,11 @@ class HandOverFacts:
         return cls(mean_ns=0.0, sd_ns=0.0, single_ns=_SPREADS * (quantile(ordered, 0.75) - median(ordered)))
 
 
+def _limit_ns(spans_ns: Sequence[float], facts: HandOverFacts) -> float:
+    """Calls that took longer did so by chance."""
+    return (1 + _LONGER_SHARE) * median(spans_ns) + facts.single_ns
+
+
 def kept(
     spans_ns: Sequence[float], exclusive: Sequence[bool], stalled: Sequence[bool], facts: HandOverFacts
 ) -> list[int]:
@@ -85,7 +93,7 @@ def kept(
     do. `exclusive`: on a device, whether the worker left processor and device alone; a call where it did not is set
     aside first.
     """
-    limit_ns = (1 + _LONGER_SHARE) * median(spans_ns) + facts.single_ns
+    limit_ns = _limit_ns(spans_ns, facts)
     numbers = range(len(spans_ns))
     longer = [number for number in numbers if spans_ns[number] > limit_ns or not exclusive[number]]
     longer.sort(key=lambda number: (exclusive[number], -spans_ns[number]))
@@ -101,6 +109,27 @@ def kept(
         left = math.floor(_MOST_ASIDE * len(spans_ns)) - len(aside)
         aside.update(part[: min(math.floor(share * len(spans_ns)), left)])
     return [number for number in numbers if number not in aside]
+
+
+def unexplained(spans_ns: Sequence[float], counted: Sequence[int], facts: HandOverFacts) -> int:
+    """How many of the calls that are set aside, which may be long by themselves, calls of trusted code do not explain.
+
+    `counted`: the numbers of the others. What was set aside for the worker's threads alone is not long.
+    """
+    limit_ns = _limit_ns(spans_ns, facts)
+    aside = set(range(len(spans_ns))).difference(counted)
+    return max(sum(spans_ns[number] > limit_ns for number in aside) - math.floor(facts.seen * len(spans_ns)), 0)
+
+
+def with_unexplained(times_ns: Sequence[float], number: int) -> list[float]:
+    """The times that count, and that of the longest for each call that is set aside without an explanation.
+
+    Their mean is winsorised (J. Tukey, The Future of Data Analysis, Annals of Mathematical Statistics 33, 1962): one
+    delay, however long, does not move it far, and a kernel that is often slow stays slow. They stand in the middle,
+    where they make no drift.
+    """
+    middle = len(times_ns) // 2
+    return [*times_ns[:middle], *[max(times_ns)] * number, *times_ns[middle:]]
 
 
 def with_copies(samples: Sequence[Sample], facts: HandOverFacts) -> list[Sample]:
@@ -146,7 +175,9 @@ def progress(
     checks_ns: float,
 ) -> Progress:
     """What the end of a case is decided by. `exclusive`, `stalled`: see `kept`; the rest as in `Progress`."""
-    spans_ns = [spans_ns[number] for number in kept(spans_ns, exclusive, stalled, facts)] if spans_ns else []
+    numbers = kept(spans_ns, exclusive, stalled, facts) if spans_ns else []
+    longer = unexplained(spans_ns, numbers, facts) if spans_ns else 0
+    spans_ns = [spans_ns[number] for number in numbers]
     count = len(spans_ns)
     mean_ns = max(fmean(spans_ns) - facts.mean_ns, FLOOR_NS) if spans_ns else 0.0
     # What the hand-over varies is not the kernel's.
@@ -155,6 +186,7 @@ def progress(
         count=count,
         mean_ns=mean_ns,
         sd_ns=math.sqrt(variance * count / (count - 1)) if count > 1 else 0.0,
+        unexplained=longer,
         judged_ns=judged_ns,
         checks_ns=checks_ns,
     )

@@ -91,7 +91,7 @@ def median_interval(ordered: Sequence[float]) -> tuple[float, float]:
     count = len(ordered)
     tail, skip = 0.0, 0
     while skip < count // 2:
-        tail += math.comb(count, skip) * 0.5**count
+        tail += math.comb(count, skip) / 2**count
         if 2 * tail > 0.05:
             break
         skip += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean, stdev
 
 import pytest
@@ -45,6 +46,27 @@ def _progress(samples: Sequence[float], *, judged_ns: float = 0.0, checks_ns: fl
 def test_reason(samples: list[float], judged_ns: float, checks_ns: float, reason: str | None) -> None:
     """Three calls at least; then ceilings end it, or a narrow interval of enough calls, or enough time in calls."""
     assert RULE.reason(_progress(samples, judged_ns=judged_ns, checks_ns=checks_ns)) == reason
+
+
+@pytest.mark.parametrize(
+    ("count", "unexplained", "timing", "reason"),
+    [
+        (39, 1, None, None),
+        (40, 1, None, "interval"),
+        (99, 4, None, None),
+        (100, 4, None, "runs"),
+        (9, 1, Timing(min_runs=5), None),
+        (10, 1, Timing(min_runs=5), "interval"),
+        (23, 1, Timing(min_kernel_s=0.012), None),
+        (24, 1, Timing(min_kernel_s=0.012), "interval"),
+    ],
+)
+def test_a_call_that_may_be_the_kernels_own_doubles_the_floors(
+    count: int, unexplained: int, timing: Timing | None, reason: str | None
+) -> None:
+    """Each that is set aside adds the least number of calls, or the least time."""
+    rule = Stopping.of(timing, max_kernel_ns=10e9, max_wall_ns=120e9)
+    assert rule.reason(replace(_progress(_row(STEADY, count)), unexplained=unexplained)) == reason
 
 
 @pytest.mark.parametrize(

@@ -281,10 +281,10 @@ def prepare(
     prepared.shifted_state = _usable_shift(prepared, inputs, in_eval=only_eval) if settings.perturb else None
     prepared.trials = list(_plan(prepared, only_eval=only_eval))
     prepared.degenerate = _is_degenerate(prepared)
-    prepared.tolerance = replace(prepared.tolerance, floor=_floor(prepared))
-    for trial in prepared.trials:
-        # Before a candidate lives, as most candidates need it.
-        prepared.expected(trial, perturbed=trial.perturbed and prepared.shifted_state is not None)
+    # Before a candidate lives, as most candidates need what is expected.
+    changes = [_change(prepared, trial) for trial in prepared.trials]
+    # Where nothing changes, nothing is known.
+    prepared.tolerance = replace(prepared.tolerance, floor=_AMPLIFIED * max(changes) or math.inf)
     first_trial = prepared.trials[0]
     args = prepared.expected(first_trial, perturbed=False).args
     if prepared.depends_on_history(args, first_trial.seed, perturbed=False, in_eval=first_trial.in_eval):
@@ -403,33 +403,29 @@ def _is_degenerate(prepared: Prepared) -> bool:
     return True
 
 
-def _floor(prepared: Prepared) -> float:
-    """The floor of the tolerance of small outputs: what steps of the inputs change in them, by far; else no other one.
+def _change(prepared: Prepared, trial: Trial) -> float:
+    """What steps of the inputs change in small outputs of a trial. Infinity: the usual floor of the tolerance is right.
 
     Those of a softmax over many elements are hardly above the usual floor, or below it, and no rounding noise.
     """
+    perturbed = trial.perturbed and prepared.shifted_state is not None
+    expected = prepared.expected(trial, perturbed=perturbed)
+    ones = tensors_of(expected.output)
     if prepared.degenerate or prepared.random or prepared.random_in_eval:
         return math.inf
-    changes = [0.0]
-    for trial in prepared.trials:
-        perturbed = trial.perturbed and prepared.shifted_state is not None
-        expected = prepared.expected(trial, perturbed=perturbed)
-        ones = tensors_of(expected.output)
-        # Other dtypes keep the usual floor.
-        if any(item.dtype != torch.float32 for item in ones):
-            return math.inf
-        if trial.is_second or not any(float(item.abs().mean()) < _SMALL for item in ones):
-            continue
-        prepared.enter(perturbed=perturbed, in_eval=trial.in_eval)
-        try:
-            others = tensors_of(prepared.reference.run(map_tensors(expected.args, _one_step_off), trial.seed)[0])
-        except InvalidReference:
-            return math.inf
-        if list(map(kind_of, ones)) != list(map(kind_of, others)):
-            return math.inf
-        changes += [_distance(one, other) for one, other in zip(ones, others, strict=True) if one.numel()]
-    # Where nothing changes, nothing is known.
-    return _AMPLIFIED * max(changes) or math.inf
+    # Other dtypes keep the usual floor.
+    if any(item.dtype != torch.float32 for item in ones):
+        return math.inf
+    if trial.is_second or not any(float(item.abs().mean()) < _SMALL for item in ones):
+        return 0.0
+    prepared.enter(perturbed=perturbed, in_eval=trial.in_eval)
+    try:
+        others = tensors_of(prepared.reference.run(map_tensors(expected.args, _one_step_off), trial.seed)[0])
+    except InvalidReference:
+        return math.inf
+    if list(map(kind_of, ones)) != list(map(kind_of, others)):
+        return math.inf
+    return max((_distance(one, other) for one, other in zip(ones, others, strict=True) if one.numel()), default=0.0)
 
 
 def _distance(one: torch.Tensor, other: torch.Tensor) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from runner.extras.trainers.inside.judge import prepare as prepare_module
 from runner.extras.trainers.inside.judge.compare import compare
 from runner.extras.trainers.inside.judge.distributions import transformed
 from runner.extras.trainers.inside.judge.group import Settings
@@ -262,3 +263,20 @@ def test_shifted_weights_that_break_a_module_are_not_used(tmp_path: Path) -> Non
     assert _prepared(kept, tmp_path, perturb=False).shifted_state is None
     broken = _module("return x * (self.w - 1).sign().sqrt()", init="self.w = nn.Parameter(torch.ones(64)[:8] * 1.0)")
     assert _prepared(broken.replace("randn(4, 8)", "rand(4, 8)"), tmp_path).shifted_state is None
+
+
+def test_each_trial_is_called_once_before_a_candidate_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where outputs are too large to keep: beside the first one's, which three steps need, no call is repeated."""
+    seeds: list[int | None] = []
+    run = Reference.run
+
+    def counted(self: Reference, args: list[object], seed: int | None) -> object:
+        seeds.append(seed)
+        return run(self, args, seed)
+
+    monkeypatch.setattr(Reference, "run", counted)
+    monkeypatch.setattr(prepare_module, "_KEPT_BYTES", 0)
+    prepared = _prepared(_module("return x * 3"), tmp_path)
+    calls = [seeds.count(trial.seed) for trial in prepared.trials]
+    assert len(calls) > 3
+    assert calls[1:] == [1] * (len(calls) - 1)
