@@ -386,14 +386,20 @@ class GroupJudge:
             raise InvalidReference(f"the reference failed in a later call: {_of_module(fault)}") from fault
         return row
 
-    def compared(self, args: list[Any], seed: int | None, output: object) -> Comparison:
-        """The output of a timed call beside what the reference gives in the judge.
+    def compared(
+        self, args: list[Any], seed: int | None, output: object, left: Sequence[torch.Tensor] | None
+    ) -> tuple[Comparison, str | None]:
+        """The output of a timed call beside what the reference gives in the judge; and `_mutation` of its inputs.
+
+        `left`: see `inputs_left`.
 
         Calls of the reference's worker are compared, too, which decides nothing: where the judge does not work between
         two calls they find warmer caches, and a copy of the reference seemed a tenth slower than the reference.
         """
-        expected, _ = self.prepared.reference.run(args, seed)
-        return compare(expected, output, self.prepared.tolerance)
+        tolerance = self.prepared.tolerance
+        expected, after = self.prepared.reference.run(args, seed)
+        own = Expected(args=args, output=expected, after=after)
+        return compare(expected, output, tolerance), None if left is None else _mutation(own, left, tolerance)
 
     def row_before(self, calls: int, *, in_eval: bool) -> None:
         """Make sure that there is a row of the reference for the next candidate, if the device is steady.
@@ -916,11 +922,14 @@ class _Attempt:
             result.baselines[name] = speedup_of(row, own, tolerance=self._group.tolerance).facts()
         return True
 
-    def _check_timed(self, args: list[Any], seed: int | None, output: object) -> None:
-        comparison = self._group.compared(args, seed, output)
+    def _check_timed(
+        self, args: list[Any], seed: int | None, output: object, left: Sequence[torch.Tensor] | None
+    ) -> None:
+        comparison, changed = self._group.compared(args, seed, output, left)
         self._note_errors(comparison)
-        if comparison.problem is not None:
-            message = f"in a timed call: {comparison.problem}"
+        problem = comparison.problem or changed
+        if problem is not None:
+            message = f"in a timed call: {problem}"
             raise _Wrong(message, call=self._candidate.id, args=args, seed=seed, perturbed=bool(self._loaded))
 
 
