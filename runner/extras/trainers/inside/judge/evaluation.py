@@ -796,7 +796,7 @@ class _Attempt:
         kernelbench = not perturbed and trial.distribution == "original" and trial.in_eval == (prepared.mode == "eval")
         result.failing_input = trial.number
         try:
-            output, after = self._side.observe(expected.args, trial.seed)
+            output, left = self._side.observe(expected.args, trial.seed)
         except Fault:
             if kernelbench:
                 result.kb_correct = False
@@ -806,7 +806,8 @@ class _Attempt:
                 says = kernelbench_allclose(expected.output, output, prepared.tolerance)
                 result.kb_correct = None if says is None else says and result.kb_correct is not False
             comparison = compare(expected.output, output, prepared.tolerance)
-            changed = _mutation(expected, after, prepared.tolerance)
+            changes = (_mutation(expected, each, prepared.tolerance) for each in left)
+            changed = next(filter(None, changes), None)
         result.perturbed = result.perturbed or perturbed
         if trial.distribution not in result.distributions:
             result.distributions.append(trial.distribution)

@@ -32,7 +32,7 @@ from tasks.harness.shared.values import (
 )
 
 from .clock import Clock
-from .reference_module import InvalidReference, Reference
+from .reference_module import InvalidReference, Reference, same_bits
 from .weights import State
 
 Entries = tuple[tuple[str, tuple[int, ...], str], ...]
@@ -188,23 +188,24 @@ class ModuleSide:
         """Put it into eval mode, or back into the mode of construction."""
         self._order({"do": "mode", "eval": on})
 
-    def observe(self, args: list[Any], seed: int | None) -> tuple[object, list[torch.Tensor]]:
+    def observe(self, args: list[Any], seed: int | None) -> tuple[object, list[list[torch.Tensor]]]:
         """Call the module: its output, and the tensors of the arguments as the call left them.
 
-        On a device these are by the worker's word.
+        By the worker's word, which alone says what shape they have now; and in the judge's own memory, if that changed.
 
         Raises:
             Fault: the worker failed, or returned something else than tensor data.
         """
         called = self._called(self._call_order(args, seed), keeps_inputs=True)
         output = self._value_of(called)
-        left = inputs_left(called)
-        if left is not None:
-            return output, left
-        said = self._order({"do": "left"})
-        if not isinstance(said, list) or not all(isinstance(item, torch.Tensor) for item in said):
+        # Before the worker can put back what it has changed.
+        seen = inputs_left(called) or []
+        changed = not all(map(same_bits, tensors_of(args), seen))
+        own = [[item.clone() for item in seen]] if changed else []
+        left = self._order({"do": "left"})
+        if not isinstance(left, list) or not all(isinstance(item, torch.Tensor) for item in left):
             raise Fault("rejected", f"{self._subject} did not return what the harness asks for", gone=True)
-        return output, said
+        return output, [left, *own]
 
     def _call_order(self, args: list[Any], seed: int | None) -> Mapping[str, object]:
         """One call. That it is timed is not in it."""

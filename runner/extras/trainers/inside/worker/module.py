@@ -13,8 +13,7 @@ order is a dict with the key `do`:
     mode       {eval}                       eval(), or back to the mode of construction, module by module -> None
     call       {args, seed, generators}     one call -> what the module returned
                seed: an int64 tensor, or null where generators is empty; generators: names of those that it seeds
-    left       {}                           -> the tensors of the last call's args, as the call left them; where the
-               judge cannot see them itself, as on a device
+    left       {}                           -> the tensors of the last call's args, as the call left them
 
 Other seeds are int64 tensors, for all generators. The candidate's code shares this process, so nothing here decides
 anything.
