@@ -387,11 +387,11 @@ class GroupJudge:
         return row
 
     def compared(
-        self, args: list[Any], seed: int | None, output: object, left: Sequence[torch.Tensor] | None
+        self, args: list[Any], seed: int | None, output: object, changed: Sequence[torch.Tensor] | None
     ) -> tuple[Comparison, str | None]:
         """The output of a timed call beside what the reference gives in the judge; and `_mutation` of its inputs.
 
-        `left`: see `inputs_left`.
+        `changed`: see `changed_inputs`.
 
         Calls of the reference's worker are compared, too, which decides nothing: where the judge does not work between
         two calls they find warmer caches, and a copy of the reference seemed a tenth slower than the reference.
@@ -399,7 +399,7 @@ class GroupJudge:
         tolerance = self.prepared.tolerance
         expected, after = self.prepared.reference.run(args, seed)
         own = Expected(args=args, output=expected, after=after)
-        return compare(expected, output, tolerance), None if left is None else _mutation(own, left, tolerance)
+        return compare(expected, output, tolerance), None if changed is None else _mutation(own, changed, tolerance)
 
     def row_before(self, calls: int, *, in_eval: bool) -> None:
         """Make sure that there is a row of the reference for the next candidate, if the device is steady.
@@ -924,11 +924,11 @@ class _Attempt:
         return True
 
     def _check_timed(
-        self, args: list[Any], seed: int | None, output: object, left: Sequence[torch.Tensor] | None
+        self, args: list[Any], seed: int | None, output: object, changed: Sequence[torch.Tensor] | None
     ) -> None:
-        comparison, changed = self._group.compared(args, seed, output, left)
+        comparison, mutation = self._group.compared(args, seed, output, changed)
         self._note_errors(comparison)
-        problem = comparison.problem or changed
+        problem = comparison.problem or mutation
         if problem is not None:
             message = f"in a timed call: {problem}"
             raise _Wrong(message, call=self._candidate.id, args=args, seed=seed, perturbed=bool(self._loaded))

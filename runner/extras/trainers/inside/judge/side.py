@@ -137,9 +137,9 @@ class ModuleSide:
         #: Makes the inputs of timed calls, and of control calls beside them.
         self.inputs: Callable[[int], list[Any]] = reference.inputs
         self.control_inputs: Callable[[int], list[Any]] = reference.inputs
-        #: Checks a timed call, given its arguments, its seed, its output and `inputs_left`; None: it is not checked.
+        #: Checks a timed call, given its arguments, its seed, its output and `changed_inputs`; None: it is not checked.
         self.checker: Callable[[list[Any], int | None, object, list[torch.Tensor] | None], object] | None = None
-        self._last: tuple[list[Any], int | None, Called] | None = None
+        self._last: tuple[list[Any], int | None, Called, list[torch.Tensor] | None] | None = None
         #: Of an output of a timed call, where it was checked.
         self._describing_ns = 0.0
         self._control_outputs = ControlOutputs()
@@ -198,14 +198,12 @@ class ModuleSide:
         """
         called = self._called(self._call_order(args, seed), keeps_inputs=True)
         output = self._value_of(called)
-        # Before the worker can put back what it has changed.
-        seen = inputs_left(called) or []
-        changed = not all(map(same_bits, tensors_of(args), seen))
-        own = [[item.clone() for item in seen]] if changed else []
+        with self.clock.standing():
+            changed = changed_inputs(args, called)
         left = self._order({"do": "left"})
         if not isinstance(left, list) or not all(isinstance(item, torch.Tensor) for item in left):
             raise Fault("rejected", f"{self._subject} did not return what the harness asks for", gone=True)
-        return output, [left, *own]
+        return output, [left] if changed is None else [left, changed]
 
     def _call_order(self, args: list[Any], seed: int | None) -> Mapping[str, object]:
         """One call. That it is timed is not in it."""
@@ -288,7 +286,8 @@ class ModuleSide:
                 deadline_ns=self.clock.deadline_ns,
                 keeps_inputs=self.checker is not None,
             )
-        self._last = args, seed, called
+        with self.clock.standing():
+            self._last = args, seed, called, changed_inputs(args, called)
         return Call.of(called, packed, shape=tree_signature(packed), made_ns=made_ns)
 
     @property
@@ -300,12 +299,12 @@ class ModuleSide:
         """See Workers."""
         if self._last is None:
             raise RuntimeError("nothing has been called")
-        args, seed, called = self._last
+        args, seed, called, changed = self._last
         if self.checker is not None:
             output = self._value_of(called)
             self._describing_ns = max(self._describing_ns, describing_ns(output, tensors=called.parts))
             with self.clock.standing(self._reference.usual_ns):
-                self.checker(args, seed, output, inputs_left(called))
+                self.checker(args, seed, output, changed)
         return ""
 
     def control(
@@ -348,9 +347,13 @@ class ModuleSide:
         self.client.withdraw_call(deadline_ns=self.clock.deadline_ns)
 
 
-def inputs_left(called: Called) -> list[torch.Tensor] | None:
-    """The tensors of a call's arguments as it left them; None: the judge cannot see them."""
-    return None if called.left is None else tensors_of(decode_value(called.left())["args"])
+def changed_inputs(args: list[Any], called: Called) -> list[torch.Tensor] | None:
+    """The tensors of a call's arguments as it left them; None: it changed none that the judge can see.
+
+    To be asked at once: the worker could put back what it has changed.
+    """
+    seen = [] if called.left is None else tensors_of(decode_value(called.left())["args"])
+    return None if all(map(same_bits, tensors_of(args), seen)) else [item.clone() for item in seen]
 
 
 def describing_ns(output: object, *, tensors: int) -> float:
