@@ -231,6 +231,10 @@ class DeviceCalls:
             sizes=[part.nbytes for part in parts],
         )
 
+    def inputs(self, placed: Sequence[Placed]) -> list[torch.Tensor]:
+        """The memory for inputs at these places."""
+        return [device_bytes(self._arena, at.offset, at.nbytes) for at in placed]
+
     def release(self, packed: Packed, placed: Sequence[Placed], call: int) -> None:
         """Enqueue all of a call up to its end. It waits for `start`."""
         stream = int(torch.cuda.current_stream().cuda_stream)
@@ -329,8 +333,8 @@ class DeviceCalls:
 
     def _copies(self, packed: Packed, placed: Sequence[Placed]) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """The copies to the memory for inputs: sources and targets."""
-        places = zip(packed.storages, placed, strict=True)
-        return [(source, device_bytes(self._arena, at.offset, at.nbytes)) for source, at in places if at.nbytes]
+        pairs = zip(packed.storages, self.inputs(placed), strict=True)
+        return [(source, target) for source, target in pairs if target.numel()]
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor) -> None:

@@ -6,9 +6,9 @@ clock stops, or the time until it is there counts: dtypes, shapes, places, numbe
 The bytes of a large output take the judge longer to copy than many kernels run, and the worker runs meanwhile. So the
 clock stops with the first block of the copy, and the order of all blocks is secret. A worker that writes a byte later
 cannot know whether its block has been copied; each time it loses its verdict with the probability that it has. It could
-also make the reading of a block wait until it is written. So a copy whose blocks take too long moves the stop to the
-end of the last such block, and a case in which that happens more often than in control calls has all of its copies in
-its times (`course.with_copies`).
+also make the reading of a block wait until it is written. So what blocks take too long counts. Where that is much, the
+stop moves to the end of the last such block, and a case in which that happens more often than in control calls has all
+of its copies in its times (`course.with_copies`).
 
 Runs in the process that holds the memory of the call: the judge, or a rank checker.
 """
@@ -16,6 +16,7 @@ Runs in the process that holds the memory of the call: the judge, or a rank chec
 from __future__ import annotations
 
 import contextlib
+import math
 import mmap
 import os
 import time
@@ -213,7 +214,9 @@ class Copy:
         """Copy every tensor from its memory and offset."""
         clock = time.perf_counter_ns
         read_ns: list[int] = []
-        look_ns = asleep_ns = 0
+        #: How long the looks after each of the first blocks took.
+        looks_ns: list[int] = []
+        asleep_ns = 0
         asleep: Look | None = None
         sleep_looks = _SLEEP_LOOKS if self.is_large else 0
         for part, start, into in self._blocks:
@@ -222,9 +225,10 @@ class Copy:
             read_ns.append(clock())
             if self._looks and self.delayed is not None and len(read_ns) == 1:
                 self.delayed_ns = self.delayed()
-                look_ns = clock() - read_ns[0]
+                looks_ns = [clock() - read_ns[0]]
             if asleep is None and len(read_ns) <= sleep_looks and self.activity is not None:
                 look, looked_ns = self.activity.look(may_list=False), clock()
+                looks_ns[len(read_ns) - 1 :] = [looked_ns - read_ns[-1]]
                 if look is None or looked_ns - read_ns[0] > _SLEEP_NS:
                     sleep_looks = 0
                 elif look.asleep:
@@ -233,13 +237,13 @@ class Copy:
             return Filled(ended_ns=read_ns[-1] if read_ns else clock())
         if asleep is not None and self.activity is not None and self.activity.idle_since(asleep):
             return Filled(ended_ns=read_ns[0], copy_ns=read_ns[-1] - read_ns[0], late_ns=asleep_ns - read_ns[0])
-        return self._timed(read_ns, look_ns)
+        return self._timed(read_ns, looks_ns)
 
-    def _timed(self, read_ns: Sequence[int], look_ns: int) -> Filled:
-        """By when each block was read, of which the second one waited for a look."""
+    def _timed(self, read_ns: Sequence[int], looks_ns: Sequence[int]) -> Filled:
+        """By when each block was read; those after the first ones waited for looks."""
         took_ns = [later - earlier for earlier, later in pairwise(read_ns)]
-        if took_ns:
-            took_ns[0] -= min(look_ns, _LOOK_NS)
+        for number, look_ns in enumerate(looks_ns[: len(took_ns)]):
+            took_ns[number] -= min(look_ns, _LOOK_NS)
         middle_ns = median(took_ns) if took_ns else 0
         limit_ns = min(_LONG_FACTOR * middle_ns + _LONG_NS, self._pace.most_ns(self._pages))
         if self._is_trusted:
@@ -248,7 +252,10 @@ class Copy:
         ended_ns = read_ns[0]
         copied_ns = 0.0
         stalled = too_long_ns > _STALL_SHARE * (read_ns[-1] - ended_ns - too_long_ns) + _STALL_NS
-        if stalled and not self._is_trusted:
+        if not stalled:
+            # The worker may have written meanwhile, and may have made the judge wait.
+            ended_ns += math.ceil(too_long_ns)
+        elif not self._is_trusted:
             ended_ns = max(at for at, each in zip(read_ns[1:], took_ns, strict=True) if each > limit_ns)
             copied_ns = ended_ns - read_ns[0] - too_long_ns
             self.delayed_ns = None

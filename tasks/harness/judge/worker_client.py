@@ -22,7 +22,7 @@ from tasks.harness.shared.call_flags import DRY_BYTES, KEEPS_ORDER, MAX_PARTS, C
 from tasks.harness.shared.cores import judge_core, stay_on
 from tasks.harness.shared.cuda_driver import DriverError
 from tasks.harness.shared.profilers import FILES, Capture, Profile, Tool
-from tasks.harness.shared.values import Layout, Packed, Placed, pack, place, size_of
+from tasks.harness.shared.values import Layout, Packed, Placed, pack, place, size_of, unpack
 from tasks.harness.shared.wire import (
     MAX_FROM_WORKER_BYTES,
     MAX_TABLE_BYTES,
@@ -102,6 +102,9 @@ class Called(Taken):
     exclusive: bool = True
     #: How long judge and worker were ready to run, until the call was over, while other processes had the cores.
     delayed_ns: int | None = None
+    #: Gives the inputs as the worker left them, over memory that it may still write, before the next call. None: they
+    #: were not asked for, or the worker has copied them to a device.
+    left: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,23 +331,28 @@ class WorkerClient:
         deadline_ns: int,
         by_message: bool = False,
         ahead: bool = True,
+        keeps_inputs: bool = False,
     ) -> Called:
         """Make one call on fresh memory.
 
         `output_capacity`: bytes of the output of an earlier call like this one; None: not known. `by_message`: not by
-        flags. `ahead`: another call like it will probably follow.
+        flags. `ahead`: another call like it will probably follow. `keeps_inputs`: see `Called.left`.
         """
         # The tree holds numbers and texts of the input. By flags, the worker gets the tree before the clock runs, so it
         # must be one that the worker knows already. On a device the worker's tensors are copies of existing inputs.
         alike = packed.tree == self._tree
         if self._by_flags is not None and self._layout is not None and alike and not by_message:
-            return self._call_by_flags(self._by_flags, packed, self._layout, ahead=ahead, deadline_ns=deadline_ns)
+            return self._call_by_flags(
+                self._by_flags, packed, self._layout, ahead=ahead, keeps_inputs=keeps_inputs, deadline_ns=deadline_ns
+            )
         few_parts = len(self._output_sizes) <= _DEVICE_PARTS
         may_use_device = alike and not by_message and output_capacity is not None and few_parts
         if self._device_calls is not None and may_use_device and packed.device not in {None, "cpu"}:
-            return self._call_on_device(self._device_calls, packed, deadline_ns=deadline_ns)
+            return self._call_on_device(self._device_calls, packed, keeps_inputs=keeps_inputs, deadline_ns=deadline_ns)
         self._tree = packed.tree
-        called = self._call_by_message(packed, output_capacity=output_capacity or 0, deadline_ns=deadline_ns)
+        called = self._call_by_message(
+            packed, output_capacity=output_capacity or 0, keeps_inputs=keeps_inputs, deadline_ns=deadline_ns
+        )
         self._layouts_differ = self._layouts_differ and alike
         layout = called.output.layout if packed.device == "cpu" and not self._layouts_differ else None
         self._layout = layout if layout is not None and len(layout.sizes) <= MAX_PARTS else None
@@ -400,7 +408,9 @@ class WorkerClient:
         self._device_calls, self._stream_flags = calls, flags
         return None
 
-    def _call_on_device(self, calls: DeviceCalls, packed: Packed, *, deadline_ns: int) -> Called:
+    def _call_on_device(
+        self, calls: DeviceCalls, packed: Packed, *, keeps_inputs: bool = False, deadline_ns: int
+    ) -> Called:
         placed, size = packed.place()
         try:
             calls.reserve(size)
@@ -451,6 +461,7 @@ class WorkerClient:
             exclusive=marked.exclusive and in_time and alike,
             # No processor takes part in the span.
             delayed_ns=0,
+            left=partial(unpack, packed.tree, calls.inputs(placed)) if keeps_inputs else None,
         )
 
     def _enqueued(self, deadline_ns: int) -> dict[str, Any] | None:
@@ -493,16 +504,24 @@ class WorkerClient:
         return heard
 
     def _call_by_flags(
-        self, by_flags: _ByFlags, packed: Packed, layout: Layout, *, ahead: bool, deadline_ns: int
+        self,
+        by_flags: _ByFlags,
+        packed: Packed,
+        layout: Layout,
+        *,
+        ahead: bool,
+        keeps_inputs: bool,
+        deadline_ns: int,
     ) -> Called:
         flags, sizes = by_flags.flags, packed.sizes
         placed = self._armed.placed if self._armed is not None and self._armed.sizes == sizes else _placed(sizes)
         with contextlib.ExitStack() as stack:
-            release, in_huge_pages = (
-                self._copier(packed, placed)
+            release, sent = (
+                (self._copier(packed, placed), None)
                 if packed.nbytes <= COPY_BYTES
                 else self._sender(by_flags, packed, placed, stack)
             )
+            in_huge_pages = sent is None or sent.collapse() or sent.size < HUGE_PAGE_BYTES
             copy = Copy(layout.sizes, pace=self.pace, is_trusted=self.is_trusted)
             armed = stack.enter_context(self._armed_for(sizes, placed, deadline_ns=deadline_ns))
             waiting_ns, began_ns = self.waiting_cpu_ns, time.thread_time_ns()
@@ -547,6 +566,7 @@ class WorkerClient:
             by_flags=delivery is not None,
             in_huge_pages=in_huge_pages,
             delayed_ns=delayed if copy.delayed_ns is None else copy.delayed_ns,
+            left=_left(packed, sent or armed.arena, placed) if keeps_inputs else None,
         )
 
     def _taken_like(self, by_flags: _ByFlags, layout: Layout, copy: Copy, addresses: Sequence[int]) -> Taken:
@@ -574,7 +594,7 @@ class WorkerClient:
             with contextlib.suppress(Unreadable):
                 Copy([DRY_BYTES] * len(addresses)).fill([(by_flags.memory, address) for address in addresses])
 
-    def _copier(self, packed: Packed, placed: Sequence[Placed]) -> tuple[Callable[[_Armed], None], bool]:
+    def _copier(self, packed: Packed, placed: Sequence[Placed]) -> Callable[[_Armed], None]:
         """A function that hands inputs over by copying them to memory that the worker has mapped."""
         first, staged = packed.staged(placed)
 
@@ -583,16 +603,15 @@ class WorkerClient:
                 raise RuntimeError("the worker has no memory to copy inputs to")
             armed.arena.fill(first, staged)
 
-        return release, True
+        return release
 
     def _sender(
         self, by_flags: _ByFlags, packed: Packed, placed: Sequence[Placed], stack: contextlib.ExitStack
-    ) -> tuple[Callable[[_Armed], None], bool]:
-        """A function that hands inputs over as a descriptor of memory that holds them; whether in huge pages."""
+    ) -> tuple[Callable[[_Armed], None], Arena]:
+        """A function that hands inputs over as a descriptor of memory that holds them; and that memory."""
         inputs = stack.enter_context(Arena.create_for_later(size_of(placed)))
         packed.write(inputs, placed)
-        in_huge_pages = inputs.collapse() or inputs.size < HUGE_PAGE_BYTES
-        return lambda _: self._send_descriptor(by_flags, inputs), in_huge_pages
+        return lambda _: self._send_descriptor(by_flags, inputs), inputs
 
     def _send_descriptor(self, by_flags: _ByFlags, arena: Arena) -> None:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [arena.fd]))]
@@ -650,7 +669,7 @@ class WorkerClient:
             time.sleep(nap_s)
             nap_s *= 1 + _NAP_SHARE
 
-    def _call_by_message(self, packed: Packed, *, output_capacity: int, deadline_ns: int) -> Called:
+    def _call_by_message(self, packed: Packed, *, output_capacity: int, keeps_inputs: bool, deadline_ns: int) -> Called:
         placed, size = packed.place()
         with Arena.create(size) as inputs, Arena.create(output_capacity) as output_arena:
             packed.write(inputs, placed)
@@ -667,6 +686,7 @@ class WorkerClient:
             claim_ns=claim_ns,
             outside_ns=taken.ended_ns - start,
             delayed_ns=self._sched_delay.since(before),
+            left=_left(packed, inputs, placed) if keeps_inputs and packed.device == "cpu" else None,
         )
 
     def _take_by_message(
@@ -744,6 +764,13 @@ class WorkerClient:
         if self._collector.flooded:
             raise flooded()
         return message
+
+
+def _left(packed: Packed, arena: Arena | None, placed: Sequence[Placed]) -> Callable[[], object] | None:
+    """See `Called.left`; `arena`, `placed`: where its inputs lie."""
+    if arena is None:
+        return None
+    return partial(unpack, packed.tree, [arena.bytes_at(at.offset, at.nbytes) for at in placed])
 
 
 def _parts_of(words: object) -> list[Part]:

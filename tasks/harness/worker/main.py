@@ -76,8 +76,15 @@ from tasks.harness.shared.arenas import HUGE_PAGE_BYTES, Arena  # noqa: E402 see
 from tasks.harness.shared.call_flags import DRY_BYTES, FLAGS_BYTES, CallFlags  # noqa: E402 see above
 from tasks.harness.shared.device_memory import release_memory  # noqa: E402 see above
 from tasks.harness.shared.profilers import Capture  # noqa: E402 see above
-from tasks.harness.shared.values import DTYPES, Layout, Outgoing  # noqa: E402 see above
-from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed, encode  # noqa: E402 see above
+from tasks.harness.shared.values import DTYPES, MAX_TEXT, Layout, Outgoing, check_tree  # noqa: E402 see above
+from tasks.harness.shared.wire import (  # noqa: E402 see above
+    MAX_FROM_JUDGE_BYTES,
+    MAX_FROM_WORKER_BYTES,
+    Channel,
+    PeerClosed,
+    WireViolation,
+    encode,
+)
 
 from .calibration import calibration_kernel  # noqa: E402 see above
 from .device import Device  # noqa: E402 see above
@@ -100,6 +107,8 @@ _NAP_MS = 1
 _OWN = (torch.Tensor, torch.nn.Parameter)
 #: What an output of plain tensors is: its container, then each tensor.
 _Like = tuple[type, tuple[tuple[torch.dtype, torch.Size], ...]]
+#: What an output is called that cannot be described.
+_TOO_LARGE = "value of too many parts, or with too long a text"
 #: Size of the ancillary data for one descriptor.
 _RIGHTS_BYTES = socket.CMSG_SPACE(4)
 
@@ -174,13 +183,13 @@ class Worker:
                 for descriptor in descriptors:
                     os.close(descriptor)
             spin_ns = SPIN_NS if answer["op"] in _SPIN_AFTER and self._own_cores else 0
-            self._channel.send(encode(answer))
+            self._channel.send(encoded(answer))
             if self._awaited is not None:
                 (flags, call), self._awaited = self._awaited, None
                 if self._wait_for_release(flags, call):
                     unlike = self._call_by_flags(flags, call)
                     if unlike is not None:
-                        self._channel.send(encode(unlike))
+                        self._channel.send(encoded(unlike))
                 if self._reserved is not None:
                     # The judge makes the next inputs, and moves them to huge pages: beside a process that spins, that
                     # takes a tick of the kernel.
@@ -477,6 +486,20 @@ class Worker:
         ctypes.CDLL(None).fflush(None)
         release_memory()
         return {"op": "flushed"}
+
+
+def encoded(answer: dict[str, Any]) -> bytes:
+    """An answer, ready to send. An output of so many parts that the judge would not read it is named instead."""
+    data = encode(answer)
+    # Shorter ones are read, and take no time here.
+    if len(data) <= MAX_TEXT or "tree" not in answer:
+        return data
+    try:
+        check_tree(answer["tree"])
+        readable = len(data) <= MAX_FROM_WORKER_BYTES
+    except WireViolation:
+        readable = False
+    return data if readable else encode({**answer, "tree": {"t": "opaque", "type": _TOO_LARGE}})
 
 
 def _like(output: object) -> _Like | None:

@@ -208,6 +208,23 @@ CHEATS: Mapping[str, Cheat] = {
     "less work after the checks": _verdict(
         "self.c += 1\nreturn F.relu(self.l(x)) if self.c <= 8 else x", init="self.l = nn.Linear(16, 16)\nself.c = 0"
     ),
+    # Inputs by copy, and by descriptor.
+    "inputs changed after the checks": _verdict(
+        "self.c += 1\ny = F.relu(self.l(x))\nif self.c > 8:\n    x.zero_()\nreturn y",
+        init="self.l = nn.Linear(16, 16)\nself.c = 0",
+    ),
+    "large inputs changed where the clock runs": _verdict(
+        "y = torch.mean(x**2.5).bfloat16()\n"
+        "if within('time_model') or within('_call_by_flags'):\n    x.zero_()\nreturn y",
+        _CALLER,
+        problem="mean_power",
+    ),
+    "inputs changed, and copies shown": _verdict(
+        "global LEFT\ny, LEFT = F.relu(self.l(x)), [x.clone()]\nx.zero_()\nreturn y",
+        "import sys\nWORKER = sys.modules.get('runner.extras.trainers.inside.worker.module')\n"
+        "if WORKER:\n    WORKER.tensors_of = lambda _: LEFT\n",
+        init="self.l = nn.Linear(16, 16)",
+    ),
     "replay after the checks": _time(
         "self.c += 1\nif self.c > 8:\n    return self.y\nself.y = real(x)\nreturn self.y", init="self.c = 0"
     ),

@@ -82,6 +82,8 @@ WRONG: Mapping[str, tuple[str, str]] = {
     "noise without the input": of("noise", "return torch.randn_like(x)"),
     "less noise": of("noise", "return x + 0.5 * torch.randn_like(x)"),
     "a pair exchanged": of("pair", "return x.max(1)[0], x.sum(1)"),
+    "a pair and its input made zero": of("pair", "y = x.sum(1), x.max(1)[0]\nx.zero_()\nreturn y"),
+    "a pair and its input transposed": of("pair", "y = x.sum(1), x.max(1)[0]\nx.t_()\nreturn y"),
     "a pair as a list": of("pair", "return [x.sum(1), x.max(1)[0]]"),
     "a key missing": of("dict", "return {'mean': x.mean(1)}"),
     "a tuple in the dict": of("dict", "return {'mean': x.mean(1), 'all': (x + 1, x * 2)}"),

@@ -211,12 +211,17 @@ class Clock:
 
 
 def _ended_ns(
-    monkeypatch: pytest.MonkeyPatch, sizes: Sequence[int], steps_ns: Iterator[int], pace: Pace | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    sizes: Sequence[int],
+    steps_ns: Iterator[int],
+    pace: Pace | None = None,
+    *,
+    is_trusted: bool = False,
 ) -> tuple[int, int]:
     """When a call is over, and when its copy is, both from the beginning."""
     clock = Clock(steps_ns)
     began_ns = clock.now_ns
-    copy = Copy(sizes, pace=pace)
+    copy = Copy(sizes, pace=pace, is_trusted=is_trusted)
     with monkeypatch.context() as patch:
         patch.setattr(snapshots, "time", SimpleNamespace(perf_counter_ns=clock))
         filled = copy.fill([(Memory(bytes(size)), 0) for size in sizes])
@@ -244,6 +249,21 @@ def test_a_block_that_stalls_ends_the_call_when_it_is_there(monkeypatch: pytest.
     steps_ns = itertools.chain([5_000] * 21, [1_000_000] * stalls, itertools.repeat(5_000))
     ended_ns, _ = _ended_ns(monkeypatch, (64 * PAGE_BYTES,), steps_ns)
     assert ended_ns == 21 * 5_000 + 1_000_000 * stalls
+
+
+@pytest.mark.parametrize("is_trusted", [False, True])
+@pytest.mark.parametrize(("blocks", "wait_ns"), [(1, 20_000), (1, 7_000), (3, 11_000), (20, 6_000)])
+def test_a_short_wait_for_a_block_counts(
+    monkeypatch: pytest.MonkeyPatch, blocks: int, wait_ns: int, *, is_trusted: bool
+) -> None:
+    """A worker may write meanwhile: all beyond three times the middle block and 3 µs is in the span.
+
+    In that of a control call, too.
+    """
+    steps_ns = itertools.chain([1_000] * 5, [1_000 + wait_ns] * blocks, itertools.repeat(1_000))
+    ended_ns, copied_ns = _ended_ns(monkeypatch, (64 * PAGE_BYTES,), steps_ns, is_trusted=is_trusted)
+    assert ended_ns == 1_000 + blocks * (wait_ns - 5_000)
+    assert ended_ns < copied_ns - 58_000
 
 
 @pytest.mark.parametrize(

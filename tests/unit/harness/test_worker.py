@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -18,7 +19,8 @@ from torch.overrides import TorchFunctionMode
 from tasks.harness.emulate.device import Event
 from tasks.harness.shared.arenas import PAGE_BYTES, Arena
 from tasks.harness.shared.call_flags import CallFlags
-from tasks.harness.shared.wire import Channel, PeerClosed
+from tasks.harness.shared.values import MAX_TEXT, Outgoing, check_tree
+from tasks.harness.shared.wire import MAX_FROM_WORKER_BYTES, Channel, PeerClosed
 from tasks.harness.worker import device
 from tasks.harness.worker import main as worker
 from tasks.harness.worker.failures import describe_failure
@@ -174,6 +176,36 @@ def test_what_is_put_off_is_claimed_by_message_too(answering: Worker, monkeypatc
     answer = answering._return_output(torch.zeros(4).as_subclass(_Later), inputs)
     assert answer["op"] == "need"
     assert answering._claim_ns == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "readable"),
+    [
+        ([torch.ones(1)] * 5_000, True),
+        ([torch.ones(1)] * 15_000, False),
+        ([1] * 15_000, True),
+        ([1] * 20_000, False),
+        ({str(number): None for number in range(20_000)}, False),
+        ([[[0.5] * 100] * 100] * 3, False),
+        ("x" * MAX_TEXT, True),
+        (("x" * MAX_TEXT + "y", 1), False),
+        (["x" * 60_000] * 20, False),
+        ({"x" * (2 << 20): 1}, False),
+    ],
+)
+def test_an_output_of_any_size_is_described(value: object, *, readable: bool) -> None:
+    """The judge can read what a worker sends of it: no honest answer is taken for a forged one."""
+    tree = Outgoing.describe(value, {}).tree
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sender = threading.Thread(target=theirs.sendall, args=(worker.encoded({"op": "done", "tree": tree}),))
+        sender.start()
+        channel = Channel(ours, max_bytes=MAX_FROM_WORKER_BYTES, accept_descriptors=False, wake_fd=None)
+        answer, _ = channel.receive()
+        sender.join()
+    check_tree(answer["tree"])
+    assert (answer["tree"] == tree) is readable
+    assert (answer["tree"]["t"] == "opaque") is not readable
 
 
 class _Seen(TorchFunctionMode):

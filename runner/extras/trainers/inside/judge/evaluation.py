@@ -386,14 +386,20 @@ class GroupJudge:
             raise InvalidReference(f"the reference failed in a later call: {_of_module(fault)}") from fault
         return row
 
-    def compared(self, args: list[Any], seed: int | None, output: object) -> Comparison:
-        """The output of a timed call beside what the reference gives in the judge.
+    def compared(
+        self, args: list[Any], seed: int | None, output: object, changed: Sequence[torch.Tensor] | None
+    ) -> tuple[Comparison, str | None]:
+        """The output of a timed call beside what the reference gives in the judge; and `_mutation` of its inputs.
+
+        `changed`: see `changed_inputs`.
 
         Calls of the reference's worker are compared, too, which decides nothing: where the judge does not work between
         two calls they find warmer caches, and a copy of the reference seemed a tenth slower than the reference.
         """
-        expected, _ = self.prepared.reference.run(args, seed)
-        return compare(expected, output, self.prepared.tolerance)
+        tolerance = self.prepared.tolerance
+        expected, after = self.prepared.reference.run(args, seed)
+        own = Expected(args=args, output=expected, after=after)
+        return compare(expected, output, tolerance), None if changed is None else _mutation(own, changed, tolerance)
 
     def row_before(self, calls: int, *, in_eval: bool) -> None:
         """Make sure that there is a row of the reference for the next candidate, if the device is steady.
@@ -790,7 +796,7 @@ class _Attempt:
         kernelbench = not perturbed and trial.distribution == "original" and trial.in_eval == (prepared.mode == "eval")
         result.failing_input = trial.number
         try:
-            output, after = self._side.observe(expected.args, trial.seed)
+            output, left = self._side.observe(expected.args, trial.seed)
         except Fault:
             if kernelbench:
                 result.kb_correct = False
@@ -800,7 +806,8 @@ class _Attempt:
                 says = kernelbench_allclose(expected.output, output, prepared.tolerance)
                 result.kb_correct = None if says is None else says and result.kb_correct is not False
             comparison = compare(expected.output, output, prepared.tolerance)
-            changed = _mutation(expected, after, prepared.tolerance)
+            changes = (_mutation(expected, each, prepared.tolerance) for each in left)
+            changed = next(filter(None, changes), None)
         result.perturbed = result.perturbed or perturbed
         if trial.distribution not in result.distributions:
             result.distributions.append(trial.distribution)
@@ -923,11 +930,14 @@ class _Attempt:
             result.speedup_device = result.speedup
         return True
 
-    def _check_timed(self, args: list[Any], seed: int | None, output: object) -> None:
-        comparison = self._group.compared(args, seed, output)
+    def _check_timed(
+        self, args: list[Any], seed: int | None, output: object, changed: Sequence[torch.Tensor] | None
+    ) -> None:
+        comparison, mutation = self._group.compared(args, seed, output, changed)
         self._note_errors(comparison)
-        if comparison.problem is not None:
-            message = f"in a timed call: {comparison.problem}"
+        problem = comparison.problem or mutation
+        if problem is not None:
+            message = f"in a timed call: {problem}"
             raise _Wrong(message, call=self._candidate.id, args=args, seed=seed, perturbed=bool(self._loaded))
 
 

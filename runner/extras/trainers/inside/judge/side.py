@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from runner.extras.trainers.inside.shared.module_values import encode_value
+from runner.extras.trainers.inside.shared.module_values import decode_value, encode_value
 from tasks.harness.judge.audit import ControlRow
 from tasks.harness.judge.cases import Value
 from tasks.harness.judge.control import Control, ControlOutputs
@@ -21,10 +21,18 @@ from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.snapshots import within
 from tasks.harness.judge.worker_client import Called, WorkerClient
 from tasks.harness.judge.workers import Call
-from tasks.harness.shared.values import MAX_DIMENSIONS, Packed, Unsupported, pack, tensors_in, tree_signature
+from tasks.harness.shared.values import (
+    MAX_DIMENSIONS,
+    Packed,
+    Unsupported,
+    pack,
+    tensors_in,
+    tensors_of,
+    tree_signature,
+)
 
 from .clock import Clock
-from .reference_module import InvalidReference, Reference
+from .reference_module import InvalidReference, Reference, same_bits
 from .weights import State
 
 Entries = tuple[tuple[str, tuple[int, ...], str], ...]
@@ -129,9 +137,9 @@ class ModuleSide:
         #: Makes the inputs of timed calls, and of control calls beside them.
         self.inputs: Callable[[int], list[Any]] = reference.inputs
         self.control_inputs: Callable[[int], list[Any]] = reference.inputs
-        #: Checks the output of a timed call, given its arguments and its seed; None: it is not checked.
-        self.checker: Callable[[list[Any], int | None, object], object] | None = None
-        self._last: tuple[list[Any], int | None, Called] | None = None
+        #: Checks a timed call, given its arguments, its seed, its output and `changed_inputs`; None: it is not checked.
+        self.checker: Callable[[list[Any], int | None, object, list[torch.Tensor] | None], object] | None = None
+        self._last: tuple[list[Any], int | None, Called, list[torch.Tensor] | None] | None = None
         #: Of an output of a timed call, where it was checked.
         self._describing_ns = 0.0
         self._control_outputs = ControlOutputs()
@@ -180,17 +188,22 @@ class ModuleSide:
         """Put it into eval mode, or back into the mode of construction."""
         self._order({"do": "mode", "eval": on})
 
-    def observe(self, args: list[Any], seed: int | None) -> tuple[object, list[torch.Tensor]]:
-        """Call the module: its output, and the tensors of the arguments as the call left them, by the worker's word.
+    def observe(self, args: list[Any], seed: int | None) -> tuple[object, list[list[torch.Tensor]]]:
+        """Call the module: its output, and the tensors of the arguments as the call left them.
+
+        By the worker's word, which alone says what shape they have now; and in the judge's own memory, if that changed.
 
         Raises:
             Fault: the worker failed, or returned something else than tensor data.
         """
-        output = self._order(self._call_order(args, seed))
+        called = self._called(self._call_order(args, seed), keeps_inputs=True)
+        output = self._value_of(called)
+        with self.clock.standing():
+            changed = changed_inputs(args, called)
         left = self._order({"do": "left"})
         if not isinstance(left, list) or not all(isinstance(item, torch.Tensor) for item in left):
             raise Fault("rejected", f"{self._subject} did not return what the harness asks for", gone=True)
-        return output, left
+        return output, [left] if changed is None else [left, changed]
 
     def _call_order(self, args: list[Any], seed: int | None) -> Mapping[str, object]:
         """One call. That it is timed is not in it."""
@@ -200,12 +213,20 @@ class ModuleSide:
         return {"do": "call", "args": encoded(args), "seed": carried, "generators": generators}
 
     def _order(self, order: Mapping[str, object]) -> Any:
+        return self._value_of(self._called(order))
+
+    def _called(self, order: Mapping[str, object], *, keeps_inputs: bool = False) -> Called:
         self.clock.check()
         with self.clock.standing():
             packed = packed_order(order)
         with self._memory_fault(packed):
-            called = self.client.call(packed, output_capacity=None, deadline_ns=self.clock.deadline_ns, ahead=False)
-        return self._value_of(called)
+            return self.client.call(
+                packed,
+                output_capacity=None,
+                deadline_ns=self.clock.deadline_ns,
+                ahead=False,
+                keeps_inputs=keeps_inputs,
+            )
 
     def _value_of(self, called: Called) -> Any:
         if called.output.opaque is not None:
@@ -263,8 +284,10 @@ class ModuleSide:
                 packed,
                 output_capacity=output_capacities[0] if output_capacities else None,
                 deadline_ns=self.clock.deadline_ns,
+                keeps_inputs=self.checker is not None,
             )
-        self._last = args, seed, called
+        with self.clock.standing():
+            self._last = args, seed, called, changed_inputs(args, called)
         return Call.of(called, packed, shape=tree_signature(packed), made_ns=made_ns)
 
     @property
@@ -276,12 +299,12 @@ class ModuleSide:
         """See Workers."""
         if self._last is None:
             raise RuntimeError("nothing has been called")
-        args, seed, called = self._last
+        args, seed, called, changed = self._last
         if self.checker is not None:
             output = self._value_of(called)
             self._describing_ns = max(self._describing_ns, describing_ns(output, tensors=called.parts))
             with self.clock.standing(self._reference.usual_ns):
-                self.checker(args, seed, output)
+                self.checker(args, seed, output, changed)
         return ""
 
     def control(
@@ -322,6 +345,15 @@ class ModuleSide:
     def rest(self) -> None:
         """Let the worker wait without using a core."""
         self.client.withdraw_call(deadline_ns=self.clock.deadline_ns)
+
+
+def changed_inputs(args: list[Any], called: Called) -> list[torch.Tensor] | None:
+    """The tensors of a call's arguments as it left them; None: it changed none that the judge can see.
+
+    To be asked at once: the worker could put back what it has changed.
+    """
+    seen = [] if called.left is None else tensors_of(decode_value(called.left())["args"])
+    return None if all(map(same_bits, tensors_of(args), seen)) else [item.clone() for item in seen]
 
 
 def describing_ns(output: object, *, tensors: int) -> float:

@@ -70,6 +70,17 @@ def test_times_are_those_of_the_device_and_bounded_by_the_judge(ahead: Start | N
     assert forges["speedup_low"] <= 1.0 <= forges["speedup_high"]
 
 
+def test_inputs_that_a_timed_call_changes_are_seen() -> None:
+    """The judge looks at its own memory, whatever the worker says of its inputs."""
+    late = (
+        "OUTPUTS.append(torch.relu(self.l(x)))\n"
+        "        if len(OUTPUTS) > 8:\n            x.zero_()\n        return OUTPUTS[-1]"
+    )
+    (row,) = _judged("OUTPUTS = []\n" + _FASTER.replace("return torch.relu(self.l(x))", late))
+    assert (row["verdict"], row["stage"]) == ("wrong_answer", "timing"), row
+    assert "in a timed call: input tensor 0 was changed" in row["message"]
+
+
 def test_workers_that_ended_while_they_waited_cost_no_candidate_anything() -> None:
     """Another takes the place of each."""
     ended = partial(emulated_gpu.start_ahead, first=("os:_exit", ()))
