@@ -165,7 +165,7 @@ def _shown(run: RunRecord | RunView) -> ShownRun:
         result=run.result or {},
         compilation=run.compilation,
         meta=run.meta or {},
-        system_info=run.system_info or {},
+        system_info=run.system_info,
     )
 
 

@@ -127,7 +127,8 @@ WHERE s.submission_id = %(submission_id)s ORDER BY j.id
 
 -- name: shown_runs
 -- The results of a submission as a frontend sees them.
-SELECT job_id, run_id AS id, mode, secret, passed, score, start_time, end_time, result, compilation, meta, system_info
+SELECT job_id, run_id AS id, mode, secret, passed, score, start_time, end_time, result, compilation, meta,
+       coalesce(system_info, '{}') AS system_info
 FROM runner.result WHERE submission_id = %(submission_id)s AND job_id IS NOT NULL ORDER BY run_id
 
 -- name: artifacts

@@ -175,7 +175,7 @@ class RunView:
     result: Json | None
     compilation: Json | None
     meta: Json | None
-    system_info: Json | None
+    system_info: Json
 
 
 @dataclass(frozen=True, kw_only=True)
