@@ -284,6 +284,10 @@ def test_a_host_that_goes_away_holds_no_final_up(board: Bench, finish: Callable[
     db.execute("UPDATE runner.host SET draining = true WHERE name = 'host-a'")
     sweep()
     assert waits() == [("host-b", 2)]
+    db.execute("UPDATE runner.host SET draining = false")
+    db.execute("UPDATE runner.host SET gpu_types = '{}' WHERE name = 'host-b'")
+    sweep()
+    assert waits() == [("host-a", 2)], "its slots are out of use"
 
 
 def test_a_final_needs_a_live_host_and_is_the_only_one(board: Bench, finish: Callable[..., None]) -> None:
