@@ -211,7 +211,8 @@ class Config(BaseModel):
     """
     Slots of the CPU type where `slots` is `"auto"`; a list in `slots` overrides it. `"auto"` is half the cores (at
     least one) on a host without accelerator. Beside accelerators it is none, because CPU slots would disturb their
-    timings. Each slot takes two cores, if there are as many.
+    timings. Nor is there one where a vendor's driver does not work: the daemon then starts when it does. Each slot
+    takes two cores, if there are as many.
     """
     reserve_cpus: int = Field(default=0, ge=0, examples=[8])
     """

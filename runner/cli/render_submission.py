@@ -70,7 +70,7 @@ def waiting_text(submission: ShownSubmission) -> str:
     if status.paused is not None:
         where += f"; its leaderboard or GPU type is paused: {status.paused}"
     elif status.no_host_since is not None:
-        where += "; no host serves its GPU type now: none is up, or all are draining"
+        where += "; no host serves its GPU type now: none is up, or all are draining or out of use"
     return f"submission {status.submission_id}: {'; '.join(parts) or status.state}{where}"
 
 

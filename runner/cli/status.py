@@ -60,7 +60,7 @@ def status(
         else:
             lines = ()
             validations = store.validations(submission_id=submission_id)
-            view = from_store(store.submission(submission_id), admin=admin, validations=validations)
+            view = from_store(store.submission(submission_id, admin=admin), admin=admin, validations=validations)
     if view is not None:
         if as_json:
             out_json(view.to_json())

@@ -150,7 +150,7 @@ def submit(
                     line.show(render_submission.waiting_text(view))
 
                 view = wait_until(
-                    lambda: from_store(store.submission(submission_id), admin=admin),
+                    lambda: from_store(store.submission(submission_id, admin=admin), admin=admin),
                     lambda view: view.over,
                     show=show,
                     explain=line.show,

@@ -313,7 +313,7 @@ class Daemon:
 
     def _host(self) -> HostRecord:
         """The record of this host as others should see it now."""
-        gpu_types = sorted(self._capacity.gpu_types)
+        gpu_types = sorted(self._capacity.usable())
         away = self._quarantine.reasons()
         return host_record(self._config, self._instance, self._slots, gpu_types, away, key=self._signer.key)
 

@@ -40,15 +40,16 @@ def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
         raise ConfigError(f"reserve_cpus={config.reserve_cpus}, but there are {len(cpus)} cores; leave at least one")
     cpus = cpus[config.reserve_cpus :]
     if config.slots == "auto":
-        drafts = [*_auto(registry, listing.devices), *_cpu_drafts(registry, config, listing.devices, cpus)]
+        drafts = [*_auto(registry, listing.devices), *_cpu_drafts(registry, config, listing, cpus)]
     else:
         drafts = [
             _explicit(registry, listing, slot, where=f"slots[{index}]") for index, slot in enumerate(config.slots)
         ]
     if not drafts:
+        why = "".join(f"; {problem}" for problem in listing.problems)
         raise ConfigError(
-            "this host has nothing to run jobs on: no known accelerator was found and cpu_slots is 0; "
-            "set cpu_slots, or name devices in slots"
+            f"this host has nothing to run jobs on: no known accelerator was found{why}. "
+            "Mend the driver, set cpu_slots to a number above 0, or name devices in slots"
         )
     _refuse_sharing(drafts)
     return _with_cpus(_with_names(drafts), cpus)
@@ -118,10 +119,13 @@ def _auto(registry: Registry, devices: Iterable[Device]) -> Iterator[_Draft]:
             yield _Draft(name=_slot_name(device.vendor, (device,)), gpu_type=types[0], devices=(device,))
 
 
-def _cpu_drafts(registry: Registry, config: Config, devices: Sequence[Device], cpus: Sequence[int]) -> Iterator[_Draft]:
-    """Slots without an accelerator. `auto` makes none on a host with devices: they would disturb the devices' times."""
+def _cpu_drafts(registry: Registry, config: Config, listing: Listing, cpus: Sequence[int]) -> Iterator[_Draft]:
+    """Slots without an accelerator. `auto` makes none on a host with devices: they would disturb the devices' times.
+
+    Nor where a driver does not work: a GPU host would serve as another machine, and not come back with its driver.
+    """
     if config.cpu_slots == "auto":
-        count = 0 if devices else max(1, len(cpus) // CPUS_PER_CPU_SLOT)
+        count = 0 if listing.devices or listing.problems else max(1, len(cpus) // CPUS_PER_CPU_SLOT)
     else:
         count = config.cpu_slots
     if count:

@@ -229,6 +229,9 @@ class WarmPool:
         """
         place.asked = False
         place.starting = max(0, self._count(place))
+        if slot in self._quarantine.reasons():
+            # It would fail, or be one more container on a device that is not fit.
+            place.starting, place.not_before_s = 0, time.monotonic() + RETRY_S
         kept = None
         if not place.busy:
             kept, place.kept = place.kept, None

@@ -74,10 +74,11 @@ class Frontend(Base):
         """
         return int(self._one("cancel", submission_id=submission_id, user_id=user_id)["asked"])
 
-    def submission(self, submission_id: int) -> SubmissionView:
-        """Everything about a submission, secret output included.
+    def submission(self, submission_id: int, *, admin: bool = True) -> SubmissionView:
+        """Everything about a submission, secret output included; unless `admin`, what the login may read of it.
 
         Raises:
+            MissingRightError: of an `admin` whose login is a frontend's.
             NotFoundError: no such submission, or one without jobs of ours.
         """
         parameters = {"submission_id": submission_id}
@@ -85,11 +86,12 @@ class Frontend(Base):
             status = row(connection, QUERIES["status"], parameters)
             if status is None:
                 raise NotFoundError(f"submission {submission_id} does not exist or was never queued here")
+            whole = admin or rows(connection, QUERIES["may_read_results"])[0]["may"]
             runs: dict[int, list[RunView]] = {}
-            for record in rows(connection, QUERIES["runs"], parameters):
+            for record in rows(connection, QUERIES["runs"] if whole else QUERIES["shown_runs"], parameters):
                 runs.setdefault(record.pop("job_id"), []).append(RunView(score_s=_float(record.pop("score")), **record))
             artifacts: dict[int, list[ArtifactLine]] = {}
-            for record in rows(connection, QUERIES["artifacts"], parameters):
+            for record in rows(connection, QUERIES["artifacts"], parameters) if whole else ():
                 artifacts.setdefault(record.pop("job_id"), []).append(ArtifactLine(**record))
             jobs = tuple(
                 JobView(
@@ -97,7 +99,7 @@ class Frontend(Base):
                     runs=tuple(runs.get(record["id"], ())),
                     artifacts=tuple(artifacts.get(record["id"], ())),
                 )
-                for record in rows(connection, QUERIES["jobs"], parameters)
+                for record in rows(connection, QUERIES["jobs"] if whole else QUERIES["shown_jobs"], parameters)
             )
         return SubmissionView(status=_status_line(status), jobs=jobs)
 

@@ -109,6 +109,28 @@ CROSS JOIN LATERAL (SELECT * FROM runner.job_run o WHERE o.job_id = j.id OFFSET 
 CROSS JOIN LATERAL (SELECT * FROM leaderboard.runs o WHERE o.id = x.run_id OFFSET 0) AS r
 WHERE s.id = %(submission_id)s ORDER BY r.id
 
+-- name: may_read_results
+-- Whether this login may read jobs and results as they are, those of secret runs too.
+SELECT has_table_privilege('runner.job', 'SELECT') AND has_table_privilege('leaderboard.runs', 'SELECT') AS may
+
+-- name: shown_jobs
+-- The jobs of a submission as a frontend sees them.
+SELECT j.id, j.gpu_type, j.mode, j.secret, j.state, j.verdict, j.attempt, j.host, j.error, j.replaces,
+       j.retired AS retired_as, j.retired_reason,
+       (SELECT p FROM jsonb_array_elements(s.progress) AS p
+        WHERE j.state = 'running' AND NOT j.secret AND p ->> 'gpu_type' = j.gpu_type LIMIT 1) AS progress
+FROM runner.status s
+CROSS JOIN LATERAL jsonb_to_recordset(s.jobs) AS j (
+    id bigint, gpu_type text, mode text, secret boolean, state text, verdict text, attempt integer, host text, error text,
+    replaces bigint, retired text, retired_reason text)
+WHERE s.submission_id = %(submission_id)s ORDER BY j.id
+
+-- name: shown_runs
+-- The results of a submission as a frontend sees them.
+SELECT job_id, run_id AS id, mode, secret, passed, score, start_time, end_time, result, compilation, meta,
+       coalesce(system_info, '{}') AS system_info
+FROM runner.result WHERE submission_id = %(submission_id)s AND job_id IS NOT NULL ORDER BY run_id
+
 -- name: artifacts
 -- The artifacts of a submission, without their bytes.
 SELECT a.job_id, a.id, a.name, a.media_type, octet_length(a.data) AS size_bytes, a.expires_at

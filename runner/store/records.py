@@ -163,15 +163,15 @@ class QueueDepth:
 
 @dataclass(frozen=True, kw_only=True)
 class RunView:
-    """One row of `leaderboard.runs`."""
+    """One row of `leaderboard.runs`; to a frontend's login a secret one has no more than `passed`."""
 
     id: int
     mode: str
     secret: bool
     passed: bool
     score_s: float | None
-    start_time: datetime
-    end_time: datetime
+    start_time: datetime | None
+    end_time: datetime | None
     result: Json | None
     compilation: Json | None
     meta: Json | None
@@ -191,7 +191,7 @@ class ArtifactLine:
 
 @dataclass(frozen=True, kw_only=True)
 class JobView:
-    """One job with everything it wrote; holds secret output, so it is for operators."""
+    """One job with everything it wrote, secret output too, if the login may read that."""
 
     id: int
     gpu_type: str
@@ -200,18 +200,19 @@ class JobView:
     state: JobState
     verdict: Verdict | None
     attempt: int
-    failures: int
-    priority: int
-    cancel_requested: bool
     host: str | None
     error: str | None
     progress: Json | None
-    report: Json | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    build_ms: int | None
-    eval_ms: int | None
+    #: From here to `eval_ms` None to a frontend's login.
+    failures: int | None = None
+    priority: int | None = None
+    cancel_requested: bool | None = None
+    report: Json | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    build_ms: int | None = None
+    eval_ms: int | None = None
     #: The job that it evaluates again.
     replaces: int | None = None
     #: None: its result counts. replaced, dropped or invalidated: it does not, for this reason.

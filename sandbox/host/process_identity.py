@@ -16,7 +16,8 @@ _START_TIME = 22 - 3
 
 
 @functools.cache
-def _boot() -> str:
+def boot_id() -> str:
+    """Return the id of the kernel that runs, which no other machine and no later boot has."""
     return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip().replace("-", "")
 
 
@@ -46,7 +47,7 @@ def _started(pid: int) -> str | None:
 def identity() -> str:
     """Return the identity of this process, usable in labels and file names."""
     pid = os.getpid()
-    return f"{_boot()}.{_namespace()}.{pid}.{_started(pid)}"
+    return f"{boot_id()}.{_namespace()}.{pid}.{_started(pid)}"
 
 
 def is_gone(maker: str) -> bool:
@@ -55,7 +56,7 @@ def is_gone(maker: str) -> bool:
     if len(parts) != 4 or not parts[2].isdigit():
         return False
     boot, namespace, pid, started = parts
-    if boot != _boot():
+    if boot != boot_id():
         return True
     if namespace != _namespace():
         return False

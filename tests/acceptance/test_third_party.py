@@ -64,6 +64,8 @@ def check_row(run: RunView) -> None:
     assert isinstance(run.meta["duration"], float)
     assert run.meta["success"] == (run.meta["exit_code"] in (0, 112))
     assert set(run.system_info) == SYSTEM_KEYS
+    assert run.start_time is not None
+    assert run.end_time is not None
     assert run.start_time <= run.end_time
     assert run.system_info["runner"]["assurance"] == {"correctness": "in_process", "timing": "claimed"}
 

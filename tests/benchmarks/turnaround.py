@@ -92,7 +92,7 @@ def run_ours(live: LiveRunner, code: bytes, mode: str, sample: Samples) -> None:
     accepted(view)
     ready_at = view.jobs[0].created_at
     for job in view.jobs:
-        if job.report is None or job.started_at is None or job.finished_at is None:
+        if job.report is None or ready_at is None or job.started_at is None or job.finished_at is None:
             raise RuntimeError(f"job {job.id} has no report or no times")
         phases = {name: value / 1e6 for name, value in job.report["phases_ns"].items()}
         held = (job.finished_at - job.started_at).total_seconds() * 1e3

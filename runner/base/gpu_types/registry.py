@@ -194,6 +194,12 @@ def _build(
             f'{file.path}: emulate_cuda: found true with vendor {entry.vendor.value!r}, expected vendor "none": a CUDA '
             "device is emulated on processor cores"
         )
+    if entry.vendor is Vendor.NVIDIA and entry.partition is not None and entry.count > 1:
+        # NVIDIA's MIG User Guide, CUDA device enumeration.
+        raise ConfigError(
+            f"{file.path}: count: found {entry.count} with partition {entry.partition!r}, expected 1: a CUDA process "
+            "uses one MIG instance"
+        )
     _refuse_clocks(entry, file.path, named="set_aside" in keys.get("clocks", {}))
     return entry
 

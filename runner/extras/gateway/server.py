@@ -13,6 +13,7 @@ from ipaddress import ip_network
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from runner.base import logs
 from runner.base.environment import listening_socket
@@ -31,6 +32,33 @@ _CONNECTIONS = 4096
 #: How long a connection without a request yet may stay when the process is to stop: its request is on the way.
 _FIRST_REQUEST_S = 5.0
 _LOOK_S = 0.05
+#: How long a client may leave unread what fills its connection's buffer: two pieces of an answer at most.
+UNREAD_S = 60.0
+
+
+class Protocol(H11Protocol):
+    """The parser that bounds the size of headers; it ends connections whose clients do not read."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        """The buffer is full."""
+        super().pause_writing()
+        self._late = self.loop.call_later(UNREAD_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has read, or is gone."""
+        self._keep()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Its end."""
+        self._keep()
+        super().connection_lost(exc)
+
+    def _keep(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
 
 
 class Server(uvicorn.Server):
@@ -46,8 +74,7 @@ class Server(uvicorn.Server):
                 host=host,
                 port=port,
                 uds=uds,
-                # The parser that bounds the size of headers.
-                http="h11",
+                http=Protocol,
                 ws="none",
                 loop="asyncio",
                 log_config=None,

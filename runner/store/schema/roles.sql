@@ -49,6 +49,8 @@ GRANT EXECUTE ON FUNCTION runner.tie_bound TO runner_frontend, runner_readonly;
 GRANT SELECT (id, name, deadline, description, visibility, creator_id, forum_id) ON leaderboard.leaderboard
     TO runner_frontend, runner_readonly;
 GRANT SELECT ON leaderboard.gpu_type, leaderboard.templates TO runner_frontend, runner_readonly;
+-- The list of leaderboards counts by it.
+GRANT SELECT (leaderboard_id) ON leaderboard.submission TO runner_frontend, runner_readonly;
 GRANT EXECUTE ON FUNCTION runner.submit, runner.enqueue, runner.cancel, runner.validations TO runner_frontend;
 
 -- An operator may do what a frontend may. It also pauses GPU types, drains hosts, and sees what secret runs printed. It

@@ -81,7 +81,7 @@ def timing_of(view: SubmissionView) -> Figures:
         if each.finished_at and each.started_at
     ]
     whole_s = max(each.finished_at for each in view.jobs if each.finished_at) - min(
-        each.created_at for each in view.jobs
+        each.created_at for each in view.jobs if each.created_at
     )
     return {
         "score_us": None if run.score_s is None else round(run.score_s * 1e6, 2),

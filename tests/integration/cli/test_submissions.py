@@ -9,11 +9,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from runner.base.model import Job, JobResult, Mode, ProfileOptions, Progress, TimingAssurance, Verdict
 from runner.store import Store
+from runner.store.migrate import migrate
 from tests.integration.cli.conftest import Call
 from tests.integration.store.conftest import result, run_record
 from tests.support.jobs import of_submission
@@ -74,6 +78,62 @@ def serve(database_url: str) -> Iterator[Serve]:
     stop.set()
     for thread in threads:
         thread.join(PATIENCE_S)
+
+
+@pytest.fixture
+def frontend_url(database_url: str) -> str:
+    """The address of a login that has the role of a frontend."""
+    migrate(database_url, roles=True)
+    with psycopg.connect(database_url, autocommit=True) as owner:
+        # Roles belong to the server, which other tests use as well.
+        login = f"frontend_of_{owner.info.dbname}"
+        owner.execute(f"CREATE ROLE {login} LOGIN PASSWORD '{login}' IN ROLE runner_frontend")
+    return make_conninfo(database_url, user=login, password=login)
+
+
+@pytest.mark.parametrize("secret", [Verdict.ACCEPTED, Verdict.WRONG_ANSWER])
+def test_a_frontends_login_sees_what_an_operator_sees(
+    cli: Call,
+    board: str,
+    submission_file: Path,
+    serve: Serve,
+    *,
+    database_url: str,
+    frontend_url: str,
+    secret: Verdict,
+) -> None:
+    """Of a submission that waits, runs, is over, and was taken out; of leaderboards. --admin is refused to it."""
+    running, go = threading.Event(), threading.Event()
+
+    def decide(job: Job) -> Verdict:
+        running.set()
+        assert go.wait(PATIENCE_S)
+        return secret if job.secret else Verdict.ACCEPTED
+
+    def same(*arguments: object) -> Any:  # noqa: ANN401 any JSON
+        of_frontend = cli(*arguments, "--json", database=frontend_url)
+        assert of_frontend.code == 0, of_frontend.err
+        assert of_frontend.document == cli(*arguments, "--json", database=database_url).document
+        return of_frontend.document
+
+    submit = ("submit", submission_file, "--leaderboard", board, "--user", "alice")
+    assert cli(*submit, database=frontend_url).code == 0
+    assert same("status", 1)["state"] == "queued"
+    serve(decide)
+    assert running.wait(PATIENCE_S)
+    assert same("status", 1)["phase"] == "testing case 2 of 2"
+    go.set()
+    said = cli(*submit, "--wait", "--timeout", PATIENCE_S, "--json", database=frontend_url)
+    assert said.document["verdict"] == str(secret)
+    assert SECRET_MARK not in said.out
+    assert len(same("status", 1)["jobs"]) == 2
+    with psycopg.connect(database_url, autocommit=True) as owner:
+        owner.execute("SELECT runner.invalidate(submission_id => 1, reason => 'a fan failed')")
+    assert same("status", 1)["jobs"][0]["retired_as"] == "invalidated"
+    same("leaderboard", "list")
+    same("leaderboard", "show", board)
+    refused = cli("status", 1, "--admin", database=frontend_url)
+    assert (refused.code, refused.out) == (3, "")
 
 
 @pytest.mark.parametrize("demanded", ["claimed", "audited"])

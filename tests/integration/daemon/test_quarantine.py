@@ -29,6 +29,19 @@ def _reasons(rig: Rig) -> list[str | None]:
     return [slot.get("quarantined") for slot in host.slots]
 
 
+def test_a_type_whose_slots_are_out_of_use_has_no_host(rig: Rig) -> None:
+    """A submission that waits for it says so, and no final counts on the host, until a slot is back."""
+    rig.start()
+    stuck = _Stuck()
+    keep_out("cpu0", stuck, EngineRefused("device fell off the bus"), rig.quarantine)
+    rig.wait_for(lambda: rig.store.hosts()[0].gpu_types == (), "the list of hosts has no type")
+    waits = rig.submit()
+    assert rig.view(waits).status.no_host_since is not None
+    stuck.go.set()
+    rig.wait_done(waits)
+    rig.wait_for(lambda: "CPU" in rig.store.hosts()[0].gpu_types, "the type is back")
+
+
 def test_the_others_go_on_and_the_slot_comes_back(rig: Rig) -> None:
     """Out of two slots one is stuck, then both, then none: claims, list of hosts and readiness follow."""
     rig.slots = cpu_slots(2)

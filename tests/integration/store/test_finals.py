@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -109,6 +110,20 @@ def test_a_clear_order_is_told_as_soon_as_the_rounds_suffice(board: Bench, finis
     progress = sweeps.final_progress(board.store, "identity")
     assert (progress["status"], progress["round"], progress["evaluations"]) == ("completed", 5, 40)
     assert untouched(db) == before
+
+
+def test_the_statements_of_the_page_hold_a_final(board: Bench, finish: Callable[..., None], db: Db) -> None:
+    """Those of docs/operations.md, once the deadline has passed."""
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```sql\n(SELECT final_id.*?)```", page, re.DOTALL)
+    order, progress, ranking, pairs, _ = block.replace("vectoradd", "identity").replace("H100", "CPU").split(";\n")
+    rank(board, finish, "a", "b")
+    close(db)
+    assert rows(db, order) == [(1, 2, 2)]
+    play(board, lambda job, _: scored(1e-6 * job.validates))
+    assert rows(db, progress) == [("completed", 4, 25)]
+    assert [line[0] for line in rows(db, ranking)] == [1, 2]
+    assert len(rows(db, pairs)) == 2
 
 
 def test_those_who_cannot_be_told_apart_share_a_rank(board: Bench, finish: Callable[..., None], db: Db) -> None:
@@ -218,7 +233,7 @@ def test_a_final_is_cancelled_paused_and_survives_a_deleted_submission(
     [
         ({"leaderboard": "nothing"}, "leaderboard 'nothing' does not exist"),
         ({"gpu_type": "H100"}, "GPU type 'H100' is not offered"),
-        ({"open_board": False}, "leaderboard 'identity' is open until"),
+        ({"open_board": False}, "leaderboard 'identity' is open until .* or with open => true"),
         ({"top": 1}, "the final would have 1 finalists, expected 2 to 50"),
         ({"rounds": 3}, "3 rounds of 2 finalists on 2 hosts, expected 4 to 1000"),
     ],
@@ -269,6 +284,10 @@ def test_a_host_that_goes_away_holds_no_final_up(board: Bench, finish: Callable[
     db.execute("UPDATE runner.host SET draining = true WHERE name = 'host-a'")
     sweep()
     assert waits() == [("host-b", 2)]
+    db.execute("UPDATE runner.host SET draining = false")
+    db.execute("UPDATE runner.host SET gpu_types = '{}' WHERE name = 'host-b'")
+    sweep()
+    assert waits() == [("host-a", 2)], "its slots are out of use"
 
 
 def test_a_final_needs_a_live_host_and_is_the_only_one(board: Bench, finish: Callable[..., None]) -> None:

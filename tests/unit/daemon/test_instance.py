@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.base.errors import ConfigError
+from runner.daemon import instance
 from runner.daemon.instance import instance_id
 
 
@@ -19,6 +20,13 @@ def test_a_directory_keeps_its_id_and_no_other_has_it(tmp_path: Path) -> None:
     assert instance_id(tmp_path / "a") == first
     assert instance_id(tmp_path / "b") != first
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["instance"]
+
+
+def test_a_copied_directory_is_another_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the daemons of cloned machines with one name would take each other's jobs."""
+    here = instance_id(tmp_path)
+    monkeypatch.setattr(instance, "boot_id", lambda: "another machine's")
+    assert instance_id(tmp_path) != here
 
 
 @pytest.mark.parametrize("text", ["", "half an i"])

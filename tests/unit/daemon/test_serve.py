@@ -25,6 +25,7 @@ from runner.base.errors import ConfigError, DiskFullError, EngineUnavailableErro
 from runner.base.gpu_types import Registry
 from runner.cli.check import _host_root
 from runner.cli.finding import Mark
+from runner.daemon.instance import instance_id
 from runner.daemon.loop import ExitReason
 from runner.daemon.serve import only_daemon, serve, usable_slots
 from runner.daemon.shutdown import ShutdownControl
@@ -149,7 +150,7 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     for store in (claim, listen):
         assert "target_session_attrs=read-write" in store._link._address
     assert seen["config"] == configuration
-    assert seen["instance"] == (tmp_path / "state/instance").read_text(encoding="ascii").strip()
+    assert seen["instance"] == instance_id(tmp_path / "state")
     assert seen["given"] == configuration
     assert seen["control"] is control
     with pytest.raises(DiskFullError, match=r"state_dir .* floor 1e\+09 GiB: free some"):

@@ -150,6 +150,16 @@ def test_a_broken_driver_is_a_problem_and_not_the_end(host: Host) -> None:
     assert [slot[1] for slot in shape(Config(cpu_slots=1))] == ["CPU"]
 
 
+@pytest.mark.parametrize("config", [Config(), Config(cpu_slots=0)])
+def test_a_host_whose_driver_is_broken_does_not_serve_as_another_machine(host: Host, config: Config) -> None:
+    """The daemon says why, and starts when the driver does."""
+    host("NVIDIA L4", fails="DriverNotLoaded")
+    with pytest.raises(ConfigError, match=r"nothing to run jobs on: .*; nvidia devices cannot be listed: NVMLError"):
+        detect_slots(REGISTRY, config)
+    host("NVIDIA L4")
+    assert [slot[1] for slot in shape(config)] == ["L4"]
+
+
 def test_explicit_slots_are_taken_as_they_are(host: Host) -> None:
     """By index, UUID or PCI address; multi-device types; named cores first, the rest shared."""
     host("NVIDIA L4", "NVIDIA L4", "NVIDIA L4", "NVIDIA L4", "NVIDIA B200", cores=8)

@@ -125,8 +125,15 @@ def make(engine: FakeEngine) -> Iterator[Make]:
     """Makes pools of slot cpu0 in which as many containers wait as may, and closes them in the end."""
     made: list[WarmPool] = []
 
-    def build(size: int, spec: SandboxSpec = SPEC, *, spare: tuple[int, ...] = (), wait: bool = True) -> WarmPool:
-        pool = WarmPool(cast("DockerEngine", engine), Quarantine(), size=size)
+    def build(
+        size: int,
+        spec: SandboxSpec = SPEC,
+        *,
+        spare: tuple[int, ...] = (),
+        wait: bool = True,
+        quarantine: Quarantine | None = None,
+    ) -> WarmPool:
+        pool = WarmPool(cast("DockerEngine", engine), quarantine or Quarantine(), size=size)
         made.append(pool)
         pool.arrange(spare)
         pool.release("cpu0", spec)
@@ -290,6 +297,22 @@ def test_an_engine_that_fails_costs_nothing_but_the_head_start(
     engine.broken = None
     pool.release("cpu0", SPEC)
     eventually(lambda: len(engine.containers) == 1)
+
+
+def test_a_slot_that_is_out_of_use_gets_no_container(engine: FakeEngine, make: Make) -> None:
+    """Other slots do, as often as they need one; and it does, once it is back."""
+    quarantine, fit = Quarantine(retry_s=0.02), threading.Event()
+    quarantine.quarantine_devices("cpu0", "fell off the bus", mended=fit.is_set)
+    pool = make(1, wait=False, quarantine=quarantine)
+    for _ in range(5):
+        pool.release("cpu1", SPEC)
+        eventually(lambda: pool.counts()["cpu1"] == 1)
+        assert pool.take("cpu1", SPEC, cancel=threading.Event()) is not None
+    assert take(pool, SPEC) is None
+    pool.release("cpu0", SPEC)
+    assert {labels[SLOT_LABEL] for labels in engine.labels} == {"cpu1"}
+    fit.set()
+    eventually(lambda: pool.counts()["cpu0"] == 1)
 
 
 def test_size_zero_keeps_no_container(engine: FakeEngine, make: Make) -> None:

@@ -78,6 +78,10 @@ def test_extends_merges_the_environment_and_leaves_the_aliases(tmp_path: Path) -
         ('name = "a b"\nvendor = "none"\n', r"x\.toml: name: found 'a b'"),
         ('name = "X"\nvendor = "none"\n[environment]\n"A=B" = "1"\n', r"x\.toml: environment\.A=B"),
         ("name = ", r"x\.toml: not a TOML file"),
+        (
+            'extends = "H100"\nname = "X"\npartition = "1g"\ncount = 2\n',
+            r"x\.toml: count: found 2 with partition '1g', expected 1: a CUDA process uses one MIG instance",
+        ),
         ('name = "X"\nextends = "H10"\n', r"x\.toml: extends='H10'.*nearest is 'H100'"),
         ('name = "X"\nextends = "X"\n', r"x\.toml: extends='X', expected the name of another"),
         ('name = "X"\nextends = 3\n', r"x\.toml: extends=3, expected the name"),

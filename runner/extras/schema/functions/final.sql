@@ -22,7 +22,7 @@ BEGIN
         PERFORM runner.refuse('KR035',
             format('leaderboard %L is open until %s UTC', final.leaderboard,
                    to_char(v_board.deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI')),
-            'Hold the final after that, or say that the leaderboard may be open.');
+            'Hold the final after that, or with open => true (kernel-runner leaderboard final --open).');
     END IF;
     v_gpu_type := (runner.choose_gpu_types(v_board.id, array_remove(ARRAY[final.gpu_type], NULL), NULL))[1];
     IF EXISTS (SELECT FROM runner.final_sweep f

@@ -1,7 +1,8 @@
 -- Adds the next job of each host of these finals, one at a time on a host, in the order drawn for the round. A round is
 -- over when all hosts have ended it. Only then does anybody look at the order, since half a round says who has been
--- lucky so far: a final whose pairs are all told apart, or that had its rounds, is completed. A host that drains, or
--- was away for ten minutes, is passed over; once back, it goes on in the present round. While all are, the final waits.
+-- lucky so far: a final whose pairs are all told apart, or that had its rounds, is completed. A host that drains, was
+-- away for ten minutes, or has no slot that can be used is passed over; once back, it goes on in the present round.
+-- While all are, the final waits.
 CREATE OR REPLACE FUNCTION runner.advance_finals(final_ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -23,6 +24,7 @@ BEGIN
                                WHERE b.leaderboard_id = v_final.leaderboard_id AND b.paused IS NOT NULL);
         v_hosts := ARRAY(SELECT x.name FROM runner.host x
                          WHERE x.name = ANY (v_final.hosts) AND NOT x.draining AND x.stopped_at IS NULL
+                           AND v_final.gpu_type = ANY (x.gpu_types)
                            AND x.last_seen > now() - interval '10 minutes');
         CONTINUE WHEN v_hosts = '{}';
         DELETE FROM runner.job j USING (

@@ -1,4 +1,4 @@
-"""Clients that send slowly or late. One that sends no head, or reads no answer, is the business of a proxy."""
+"""Clients that send or read slowly or late. One that sends no head is the business of a proxy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from runner.base.model import Verdict
-from runner.extras.gateway import limits, submissions
+from runner.extras.gateway import limits, server, submissions
 from tests.integration.extras.gateway.conftest import BOUNDARY, Gate, streamed
 from tests.integration.store.conftest import result, run_record
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -66,16 +66,35 @@ def test_bodies_that_do_not_come_keep_no_file_of_others_waiting(
         assert gate.submit().status == 202
 
 
-def test_results_that_are_not_read(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than a few of one user are refused, or their stream goes on, until the connections have gone."""
-    monkeypatch.setattr(submissions, "HEARTBEAT_S", 0.1)
-    monkeypatch.setattr(submissions, "TURN_S", 0.1)
+def large_result(gate: Gate) -> str:
+    """Where one of Ada's is that is more than the buffers of a connection take."""
     path = f"/user/submissions/{gate.submit().json['details']['id']}"
-    # More than the buffers of a connection take.
     cases = {f"test.{index}.spec": "ü" * 20_000 for index in range(150)}
     gate.bench.store.complete(
         gate.bench.claim(), result(Verdict.ACCEPTED, run_record("test", result={"test-count": "150", **cases}))
     )
+    return path
+
+
+def test_a_client_that_reads_no_answer_loses_its_connection(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else unread answers would fill the memory; one that reads gets the whole answer."""
+    monkeypatch.setattr(server, "UNREAD_S", 0.5)
+    path, running = large_result(gate), gate.server
+    assert running is not None
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nX-Popcorn-Cli-Id: ada-token\r\n\r\n".encode())
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        wait_until(lambda: not running.server_state.connections, "the gateway has ended it")
+        got = len(ended(connection))
+    monkeypatch.undo()
+    assert got < len(gate.ask("GET", path, cli="ada-token").body)
+
+
+def test_results_that_are_not_read(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a few of one user are refused, or their stream goes on, until the connections have gone."""
+    monkeypatch.setattr(submissions, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(submissions, "TURN_S", 0.1)
+    path = large_result(gate)
     with contextlib.ExitStack() as stack, streamed(gate.port, "test") as stream:
         for _ in range(limits.RESULTS):
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S))
