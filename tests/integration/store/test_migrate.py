@@ -297,6 +297,14 @@ def test_a_standby_is_told_from_the_primary(database_url: str) -> None:
         migrate(url)
 
 
+def test_a_server_that_is_too_old_is_refused(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By every command, before the first statement of ours."""
+    monkeypatch.setattr("runner.store.session.OLDEST_SERVER", 99_00_00)
+    for command in (migrate, probe, lambda url: BoardStore(url, application_name="test").boards()):
+        with pytest.raises(DatabaseUnavailableError, match=r"the server is PostgreSQL \d.*, expected 99 or later"):
+            command(database_url)
+
+
 @pytest.mark.usefixtures("migrated_template")
 @pytest.mark.parametrize(
     "before",
