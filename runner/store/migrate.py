@@ -24,7 +24,7 @@ from psycopg.rows import dict_row
 from runner.base.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
 from runner.store import queries, schema, session
 from runner.store.base import expect
-from runner.store.connection import Row, row, rows
+from runner.store.connection import READ_ONLY, Row, row, rows
 from runner.store.drift import Column, differences
 from runner.store.queries import QUERIES
 
@@ -117,9 +117,7 @@ def _translated() -> Iterator[None]:
     except psycopg.OperationalError as error:
         raise DatabaseUnavailableError(f"cannot migrate: {error}") from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
-        raise DatabaseUnavailableError(
-            f"cannot migrate: the server takes no writes ({error}); name the primary in the database's address"
-        ) from error
+        raise DatabaseUnavailableError(f"cannot migrate: the server takes no writes ({error}); {READ_ONLY}") from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise ConfigError(
             f"cannot migrate: the database user lacks a right ({str(error).strip()}); nothing was changed. Use "
