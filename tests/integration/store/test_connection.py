@@ -158,8 +158,10 @@ def test_the_victim_of_a_deadlock_is_run_again(make_link: Callable[..., Link]) -
     "event",
     [
         b"DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$",
-        b"DO $$ BEGIN DROP FUNCTION public.f(); "
-        b"CREATE FUNCTION public.f(OUT one int, OUT b int) AS 'SELECT 1,2' LANGUAGE sql; END$$",
+        (
+            b"DO $$ BEGIN DROP FUNCTION public.f(); "
+            b"CREATE FUNCTION public.f(OUT one int, OUT b int) AS 'SELECT 1,2' LANGUAGE sql; END$$"
+        ),
     ],
 )
 def test_a_prepared_statement_that_is_gone_is_prepared_again(
