@@ -233,10 +233,13 @@ def _version(connection: psycopg.Connection[Row]) -> str | None:
 
 
 def _refuse_drift(connection: psycopg.Connection[Row]) -> None:
-    encoding = _one(connection, QUERIES["server_encoding"])["encoding"]
+    database = _one(connection, QUERIES["server_encoding"])
     columns = [Column(**column) for column in rows(connection, QUERIES["leaderboard_columns"])]
     keys = [(key["table"], tuple(key["columns"])) for key in rows(connection, QUERIES["leaderboard_keys"])]
+    encoding = database["encoding"]
     faults = [] if encoding == "UTF8" else [f"the database's encoding is {encoding}, expected UTF8 ({_UTF8})"]
+    if not database["folds"]:
+        faults.append(f"the database's locale lowers I to another letter than i, as Turkish does ({_UTF8} LOCALE 'C')")
     if columns:
         faults += differences(columns, keys)
     if faults:

@@ -290,6 +290,24 @@ def test_a_database_that_is_not_utf8_is_refused(postgres_url: str) -> None:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+def test_a_database_that_lowers_names_otherwise_is_refused(postgres_url: str) -> None:
+    """With a Turkish locale `I` and `i` are two letters: a pause of `MI300`, or a search for a cause, would miss."""
+    name = "kernel_runner_test_turkish"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        try:
+            connection.execute(
+                f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'tr'"
+                " LOCALE 'C'"
+            )
+        except psycopg.errors.FeatureNotSupported:
+            pytest.skip("a Turkish locale needs a server with ICU (KERNEL_RUNNER_TEST_DATABASE_URL)")
+        try:
+            with pytest.raises(SchemaDriftError, match="locale lowers I to another letter"):
+                migrate(psycopg.conninfo.make_conninfo(postgres_url, dbname=name))
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
 def test_a_standby_is_told_from_the_primary(database_url: str) -> None:
     """An address of several servers may lead to one that takes no writes."""
     url = psycopg.conninfo.make_conninfo(database_url, options="-c default_transaction_read_only=on")
