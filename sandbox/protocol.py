@@ -118,7 +118,7 @@ class Decoder:
 def _parse(body: bytes) -> dict[str, Any]:
     try:
         message = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FrameError(f"frame is not JSON: {error}") from error
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         raise FrameError("frame is not an object with a 'type'")

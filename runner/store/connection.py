@@ -78,6 +78,8 @@ FORGOTTEN: Final = (
 _NOTIFIES: Final = "PreCommit_Notify"
 #: What to do if `is_behind`.
 BEHIND: Final = "; a sequence is behind its table, as logical replication leaves it (run `kernel-runner migrate`)"
+#: What to do where nothing can be written.
+READ_ONLY: Final = "name the primary in the database's address, or turn default_transaction_read_only off"
 #: The class of the SQLSTATEs our functions raise.
 _OURS: Final = "KR"
 _UNKNOWN_SUBMISSION: Final = "KR015"
@@ -94,6 +96,10 @@ _REMEDIES: Final = (
             "; this database is not migrated, or by another release of kernel-runner (run `kernel-runner migrate`, or "
             "correct DATABASE_URL)"
         ),
+    ),
+    (
+        psycopg.errors.ReadOnlySqlTransaction,
+        f"; {READ_ONLY}",
     ),
     (
         psycopg.errors.InsufficientPrivilege,

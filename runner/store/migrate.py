@@ -24,7 +24,7 @@ from psycopg.rows import dict_row
 from runner.base.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
 from runner.store import queries, schema, session
 from runner.store.base import expect
-from runner.store.connection import Row, row, rows
+from runner.store.connection import READ_ONLY, Row, row, rows
 from runner.store.drift import Column, differences
 from runner.store.queries import QUERIES
 
@@ -117,9 +117,7 @@ def _translated() -> Iterator[None]:
     except psycopg.OperationalError as error:
         raise DatabaseUnavailableError(f"cannot migrate: {error}") from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
-        raise DatabaseUnavailableError(
-            f"cannot migrate: the server takes no writes ({error}); name the primary in the database's address"
-        ) from error
+        raise DatabaseUnavailableError(f"cannot migrate: the server takes no writes ({error}); {READ_ONLY}") from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise ConfigError(
             f"cannot migrate: the database user lacks a right ({str(error).strip()}); nothing was changed. Use "
@@ -235,10 +233,13 @@ def _version(connection: psycopg.Connection[Row]) -> str | None:
 
 
 def _refuse_drift(connection: psycopg.Connection[Row]) -> None:
-    encoding = _one(connection, QUERIES["server_encoding"])["encoding"]
+    database = _one(connection, QUERIES["server_encoding"])
     columns = [Column(**column) for column in rows(connection, QUERIES["leaderboard_columns"])]
     keys = [(key["table"], tuple(key["columns"])) for key in rows(connection, QUERIES["leaderboard_keys"])]
+    encoding = database["encoding"]
     faults = [] if encoding == "UTF8" else [f"the database's encoding is {encoding}, expected UTF8 ({_UTF8})"]
+    if not database["folds"]:
+        faults.append(f"the database's locale lowers I to another letter than i, as Turkish does ({_UTF8} LOCALE 'C')")
     if columns:
         faults += differences(columns, keys)
     if faults:

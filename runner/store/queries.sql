@@ -367,8 +367,8 @@ ON CONFLICT (only_row) DO UPDATE SET files = EXCLUDED.files, objects = EXCLUDED.
 CREATE SCHEMA IF NOT EXISTS runner
 
 -- name: server_encoding
--- The database's encoding: source text is stored and parsed as UTF-8.
-SELECT current_setting('server_encoding') AS encoding
+-- The database's encoding: source text is stored and parsed as UTF-8. And whether names fold as in Python.
+SELECT current_setting('server_encoding') AS encoding, lower('I') = 'i' AS folds
 
 -- name: leaderboard_columns
 -- The columns of the tables in schema leaderboard.

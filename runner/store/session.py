@@ -48,8 +48,9 @@ WIRE: Final[Mapping[str, str]] = {
     # How the server reads literals and arrays.
     "standard_conforming_strings": "on",
     "array_nulls": "on",
-    # `migrate` compares what the server writes of views and functions; a login `runner` would have $user resolved.
-    "search_path": "public",
+    # Nothing that another login has made is called by mistake: where `public` is open to all, as before PostgreSQL 15,
+    # a function there with closer types would be. And `migrate` compares what the server writes of views and functions.
+    "search_path": "pg_catalog, pg_temp",
     "quote_all_identifiers": "off",
     # The queue's locking relies on it.
     "default_transaction_isolation": "read committed",
@@ -58,6 +59,9 @@ WIRE: Final[Mapping[str, str]] = {
     "transaction_timeout": "0",
     "idle_session_timeout": "0",
 }
+
+#: The oldest server whose SQL we write, as libpq numbers versions; the tests also need 15.
+OLDEST_SERVER: Final = 14_00_00
 
 
 class Unloadable(dict[str, Any]):
@@ -184,10 +188,14 @@ def connect(
     """A connection in autocommit mode; `address` is from `conninfo`. `opened` is told before the first statement.
 
     One through a pooler has the settings within `scope` alone.
+
+    Raises:
+        DatabaseUnavailableError: the server is older than `OLDEST_SERVER`.
     """
     connection = connection_class.connect(address, autocommit=True, **named)
     try:
         opened(connection)
+        _require_server(connection)
         _load_leniently(connection)
         answers = connection.cursor(row_factory=scalar_row).execute(QUERIES["backend"].sql).fetchone()
         if answers == connection.info.backend_pid:
@@ -199,6 +207,15 @@ def connect(
         connection.close()
         raise
     return connection
+
+
+def _require_server(connection: psycopg.Connection[Any]) -> None:
+    if connection.info.server_version < OLDEST_SERVER:
+        version = connection.info.parameter_status("server_version")
+        raise DatabaseUnavailableError(
+            f"the server is PostgreSQL {version}, expected {OLDEST_SERVER // 10_000} or later; name another one in the "
+            "database's address, or upgrade it"
+        )
 
 
 def is_pooled(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:

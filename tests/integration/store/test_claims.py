@@ -260,7 +260,7 @@ ODD = {
         "task: ValueError: ",
     ),
     "JSON too deep": (
-        "UPDATE runner.board SET extra = (repeat('[', 5000) || repeat(']', 5000))::jsonb WHERE leaderboard_id = 1",
+        "UPDATE runner.board SET extra = (repeat('[', 12000) || repeat(']', 12000))::jsonb WHERE leaderboard_id = 1",
         "extra: RecursionError: ",
     ),
     "a mode of tomorrow": (

@@ -80,9 +80,9 @@ def test_a_terminated_connection_is_an_outage_and_comes_back(make_link: Callable
 def test_a_server_turned_read_only_is_an_outage(make_link: Callable[..., Link]) -> None:
     """As a failover or a full disk leaves it: a write meets it on an open connection, a new one is refused."""
     link, admin = make_link(writes=True), make_link()
-    run(link, b"CREATE TABLE t (x int)", b"SET default_transaction_read_only = on")
-    with pytest.raises(DatabaseUnavailableError, match="read-only transaction"):
-        run(link, b"INSERT INTO t VALUES (1)")
+    run(link, b"CREATE TABLE public.t (x int)", b"SET default_transaction_read_only = on")
+    with pytest.raises(DatabaseUnavailableError, match="read-only transaction; name the primary"):
+        run(link, b"INSERT INTO public.t VALUES (1)")
     assert scalar(link, b"SHOW transaction_read_only") == "off", "on another connection"
     set_for_all(admin, "default_transaction_read_only = on")
     with pytest.raises(DatabaseUnavailableError, match="read-only"):
@@ -132,7 +132,7 @@ def test_after_a_failover_the_other_address_is_used() -> None:
 def test_the_victim_of_a_deadlock_is_run_again(make_link: Callable[..., Link]) -> None:
     """Two transactions lock two rows in opposite order: both are done in the end."""
     admin = make_link()
-    run(admin, b"CREATE TABLE t (id int PRIMARY KEY, n int)", b"INSERT INTO t VALUES (1, 0), (2, 0)")
+    run(admin, b"CREATE TABLE public.t (id int PRIMARY KEY, n int)", b"INSERT INTO public.t VALUES (1, 0), (2, 0)")
     both = threading.Barrier(2)
     runs: list[int] = []
 
@@ -140,17 +140,17 @@ def test_the_victim_of_a_deadlock_is_run_again(make_link: Callable[..., Link]) -
         link = make_link()
 
         def action(connection: Connection) -> None:
-            connection.execute(b"UPDATE t SET n = n + 1 WHERE id = %s", (first,))
+            connection.execute(b"UPDATE public.t SET n = n + 1 WHERE id = %s", (first,))
             runs.append(first)
             if len(runs) <= 2:
                 both.wait(PATIENCE_S)
-            connection.execute(b"UPDATE t SET n = n + 1 WHERE id = %s", (second,))
+            connection.execute(b"UPDATE public.t SET n = n + 1 WHERE id = %s", (second,))
 
         link.run(action)
 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(bump, (1, 2), (2, 1)))
-    assert scalar(admin, b"SELECT array_agg(n) FROM t") == [2, 2]
+    assert scalar(admin, b"SELECT array_agg(n) FROM public.t") == [2, 2]
     assert len(runs) == 3
 
 
@@ -158,7 +158,10 @@ def test_the_victim_of_a_deadlock_is_run_again(make_link: Callable[..., Link]) -
     "event",
     [
         b"DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$",
-        b"DO $$ BEGIN DROP FUNCTION f(); CREATE FUNCTION f(OUT one int, OUT b int) AS 'SELECT 1,2' LANGUAGE sql; END$$",
+        (
+            b"DO $$ BEGIN DROP FUNCTION public.f(); "
+            b"CREATE FUNCTION public.f(OUT one int, OUT b int) AS 'SELECT 1,2' LANGUAGE sql; END$$"
+        ),
     ],
 )
 def test_a_prepared_statement_that_is_gone_is_prepared_again(
@@ -168,7 +171,7 @@ def test_a_prepared_statement_that_is_gone_is_prepared_again(
     link = make_link()
     query = Query(name="f", sql=b"SELECT f.* FROM public.f() AS f")
     again = Query(name="event", sql=event)
-    link.all(Query(name="make", sql=b"CREATE FUNCTION f(OUT one int) AS 'SELECT 1' LANGUAGE sql"))
+    link.all(Query(name="make", sql=b"CREATE FUNCTION public.f(OUT one int) AS 'SELECT 1' LANGUAGE sql"))
 
     async def guest() -> None:
         guests = AsyncStore(empty_database_url, queries={"f": query, "event": again}, connections=1, name="x")
@@ -189,13 +192,13 @@ def test_a_prepared_statement_that_is_gone_is_prepared_again(
 def test_a_lock_timeout_keeps_the_connection(make_link: Callable[..., Link]) -> None:
     """Another connection would have to wait just as long."""
     holder, link = make_link(), make_link(writes=True)
-    run(holder, b"CREATE TABLE t (x int)")
+    run(holder, b"CREATE TABLE public.t (x int)")
     pid = scalar(link, b"SELECT pg_backend_pid()")
     run(link, b"SET lock_timeout = '10ms'")
     with holder.transaction() as connection:
-        connection.execute(b"LOCK TABLE t")
+        connection.execute(b"LOCK TABLE public.t")
         with pytest.raises(DatabaseUnavailableError, match="lock timeout"):
-            scalar(link, b"SELECT count(*) FROM t")
+            scalar(link, b"SELECT count(*) FROM public.t")
     assert scalar(link, b"SELECT pg_backend_pid()") == pid
 
 

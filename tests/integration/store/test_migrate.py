@@ -290,11 +290,37 @@ def test_a_database_that_is_not_utf8_is_refused(postgres_url: str) -> None:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+def test_a_database_that_lowers_names_otherwise_is_refused(postgres_url: str) -> None:
+    """With a Turkish locale `I` and `i` are two letters: a pause of `MI300`, or a search for a cause, would miss."""
+    name = "kernel_runner_test_turkish"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        try:
+            connection.execute(
+                f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'tr'"
+                " LOCALE 'C'"
+            )
+        except psycopg.errors.FeatureNotSupported:
+            pytest.skip("a Turkish locale needs a server with ICU (KERNEL_RUNNER_TEST_DATABASE_URL)")
+        try:
+            with pytest.raises(SchemaDriftError, match="locale lowers I to another letter"):
+                migrate(psycopg.conninfo.make_conninfo(postgres_url, dbname=name))
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
 def test_a_standby_is_told_from_the_primary(database_url: str) -> None:
     """An address of several servers may lead to one that takes no writes."""
     url = psycopg.conninfo.make_conninfo(database_url, options="-c default_transaction_read_only=on")
     with pytest.raises(DatabaseUnavailableError, match=r"takes no writes \(.*\); name the primary"):
         migrate(url)
+
+
+def test_a_server_that_is_too_old_is_refused(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By every command, before the first statement of ours."""
+    monkeypatch.setattr("runner.store.session.OLDEST_SERVER", 99_00_00)
+    for command in (migrate, probe, lambda url: BoardStore(url, application_name="test").boards()):
+        with pytest.raises(DatabaseUnavailableError, match=r"the server is PostgreSQL \d.*, expected 99 or later"):
+            command(database_url)
 
 
 @pytest.mark.usefixtures("migrated_template")

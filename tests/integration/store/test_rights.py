@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -17,7 +18,9 @@ import pytest
 from psycopg import sql
 from psycopg.rows import tuple_row
 
-from runner.store import queries
+from runner.extras.boards.store import BoardStore
+from runner.store import migrate, queries
+from runner.store.probe import probe
 from tests.integration.store.conftest import Bench
 
 EXPECTED = Path(__file__).parents[2] / "fixtures" / "rights.txt"
@@ -89,6 +92,30 @@ SELECT r.rolname::text, 'role', concat_ws(', ', CASE WHEN r.rolsuper THEN 'SUPER
     'member of ' || (SELECT string_agg(concat(m.roleid::regrole, CASE WHEN m.admin_option THEN ' (admin)' END), ', ')
                      FROM pg_auth_members m WHERE m.member = r.oid))
 FROM pg_roles r JOIN role ON role.name = r.rolname
+"""
+
+#: In `public`, for each name of a function of PostgreSQL's, functions of one and two arguments that end who calls them.
+CAPTURES = """
+DO $do$ DECLARE f record;
+BEGIN
+    FOR f IN WITH type (name) AS (
+            SELECT unnest('{{text,text[],integer,integer[],bigint,bigint[],jsonb,json,timestamptz,float8}}'::text[])
+        ), arguments (list) AS (
+            SELECT name FROM type UNION ALL SELECT a.name || ', ' || b.name FROM type AS a, type AS b
+        )
+        SELECT p.proname AS name, a.list FROM (SELECT DISTINCT proname FROM pg_proc WHERE proname = ANY ({})) AS p,
+            arguments AS a
+    LOOP
+        EXECUTE format('CREATE FUNCTION public.%I(%s) RETURNS text LANGUAGE plpgsql AS '
+            '$$BEGIN RAISE ''captured''; END$$', f.name, f.list);
+    END LOOP;
+END $do$
+"""
+#: What of ours calls them.
+CAPTURED = """
+SELECT pg_describe_object(d.classid, d.objid, d.objsubid), p.oid::regprocedure::text
+FROM pg_depend d JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid
+WHERE p.pronamespace = 'public'::regnamespace
 """
 
 
@@ -187,6 +214,30 @@ def test_no_condition_reads_what_a_view_leaves_out(
                 condition = hush.format(*[sql.Identifier(column).as_string()] * 2)
                 connection.execute(f"SELECT FROM {view} AS v WHERE ({condition})::xid8 = '1'".encode())
     assert len(columns) > 50
+
+
+def test_nothing_in_public_takes_the_place_of_what_is_postgresqls(empty_database_url: str) -> None:
+    """Where `public` is open, as before PostgreSQL 15, closer types there would win, and have the caller's rights."""
+    texts = [path.read_text(encoding="utf-8") for path in Path(queries.__file__).parents[1].rglob("*.sql")]
+    names = sorted({name for text in texts for name in re.findall(r"\b([a-z]\w+)\(", text)})
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute(sql.SQL(CAPTURES).format(sql.Literal(names)))
+        captures = connection.execute("SELECT count(*) FROM pg_proc WHERE prosrc LIKE '%captured%'").fetchone()
+        assert captures is not None
+        assert captures[0] > 1000
+    migrate(empty_database_url, roles=True)
+    assert probe(empty_database_url).direct
+    assert migrate(empty_database_url) == ()
+    with closing(BoardStore(empty_database_url, application_name="test")) as store:
+        played = Bench(store=store, url=empty_database_url)
+        played.board()
+        played.submit()
+        played.accept(played.claim())
+        assert store.boards()
+        assert not store.hosts()
+        assert store.submission(1).jobs
+    with psycopg.connect(empty_database_url) as connection:
+        assert connection.execute(CAPTURED.encode()).fetchall() == []
 
 
 def test_a_new_grant_is_seen(database_url: str) -> None:

@@ -59,13 +59,14 @@ def test_parsers_accept_records_or_raise_frame_error(value: object) -> None:
         (struct.pack("!I", 3) + b"abc", "not JSON"),
         (struct.pack("!I", 2) + b"[]", "not an object"),
         (struct.pack("!I", 12) + b'{"type": 12}', "not an object with a 'type'"),
-        (b"x" * 2000, "bytes of report"),
+        (struct.pack("!I", 50_000) + b"[" * 50_000, "not JSON"),
+        (b"x" * 200_000, "bytes of report"),
     ],
 )
 def test_each_fault_has_its_sentence(data: bytes, reason: str) -> None:
-    """Oversized, not JSON, no object, no type, too much in all."""
+    """Oversized, not JSON, no object, no type, too deep, too much in all."""
     with pytest.raises(FrameError, match=reason):
-        list(Decoder(max_total_bytes=1000).feed(data))
+        list(Decoder(max_total_bytes=100_000).feed(data))
 
 
 def test_a_frame_that_is_too_large_is_not_made() -> None:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -66,10 +67,13 @@ class Journal:
             if not in_memory:
                 path.parent.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(":memory:" if in_memory else path, isolation_level=None, timeout=60.0)
-            # An answer survives the end of the process at once, and a power cut within a second or so.
-            self._database.execute("PRAGMA journal_mode = wal")
-            self._database.execute("PRAGMA synchronous = normal")
-            self._database.execute(_SCHEMA)
+            with ExitStack() as undo:
+                undo.callback(self._database.close)
+                # An answer survives the end of the process at once, and a power cut within a second or so.
+                self._database.execute("PRAGMA journal_mode = wal")
+                self._database.execute("PRAGMA synchronous = normal")
+                self._database.execute(_SCHEMA)
+                undo.pop_all()
         except (OSError, sqlite3.Error) as error:
             raise DataError(f"{path} cannot be used as the journal: {error}") from error
 

@@ -23,7 +23,7 @@ ODD_VALUES = {
     "an infinite score": "UPDATE leaderboard.runs SET score = 'Infinity'",
     "a number beyond a double": "UPDATE leaderboard.runs SET result = '{\"benchmark.0.mean\": 1e400}'",
     "a number too long": "UPDATE leaderboard.leaderboard SET task = ('{\"n\": ' || repeat('9', 5000) || '}')::jsonb",
-    "JSON too deep": "UPDATE leaderboard.leaderboard SET task = (repeat('[', 5000) || repeat(']', 5000))::jsonb",
+    "JSON too deep": "UPDATE leaderboard.leaderboard SET task = (repeat('[', 12000) || repeat(']', 12000))::jsonb",
     "a half of a character": 'UPDATE leaderboard.runs SET meta = \'{"stdout": "\\\\u0000"}\'',
 }
 
