@@ -55,6 +55,8 @@ WIRE: Final[Mapping[str, str]] = {
     # The queue's locking relies on it.
     "default_transaction_isolation": "read committed",
     "default_transaction_deferrable": "off",
+    # To compile a statement of ours takes longer than to execute it: the ranking of a new board, by a second.
+    "jit": "off",
     # A server that lacks one of these is not told.
     "transaction_timeout": "0",
     "idle_session_timeout": "0",

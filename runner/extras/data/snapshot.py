@@ -34,7 +34,7 @@ _NAME: Final = "kernel-runner data"
 _ROWS_AT_ONCE: Final = 5000
 #: Lets the statements of an export take their time.
 _SETTINGS: Final = session.statement(
-    {"statement_timeout": "0", "idle_in_transaction_session_timeout": "0", "jit": "off", "work_mem": "64MB"}, local=True
+    {"statement_timeout": "0", "idle_in_transaction_session_timeout": "0", "work_mem": "64MB"}, local=True
 )
 
 

@@ -61,6 +61,12 @@ def test_locking_does_not_depend_on_the_servers_default(make_link: Callable[...,
     assert scalar(make_link(), b"SHOW transaction_isolation") == "read committed"
 
 
+def test_no_statement_is_compiled(make_link: Callable[..., Link]) -> None:
+    """Servers of distributions compile what they take to be expensive, as every view of a new database."""
+    set_for_all(make_link(), "jit = on")
+    assert scalar(make_link(), b"SHOW jit") == "off"
+
+
 def test_settings_are_made_after_connecting(make_link: Callable[..., Link]) -> None:
     """A pooler refuses them in the startup packet, or ignores them."""
     found = b"SELECT setting || ' ' || source AS it FROM pg_settings WHERE name = 'statement_timeout'"

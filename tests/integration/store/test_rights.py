@@ -208,7 +208,7 @@ def test_no_condition_reads_what_a_view_leaves_out(
         """)
         columns = connection.execute(views, [role]).fetchall()
         connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
-        for setting in ("enable_mergejoin", "enable_nestloop"):
+        for setting in ("jit", "enable_mergejoin", "enable_nestloop"):
             connection.execute(sql.SQL("SET {} = off").format(sql.Identifier(setting)))
             for view, column in columns:
                 condition = hush.format(*[sql.Identifier(column).as_string()] * 2)

@@ -40,6 +40,7 @@ HOSTILE: Mapping[str, str] = {
     "quote_all_identifiers": "on",
     "default_transaction_isolation": "serializable",
     "default_transaction_deferrable": "on",
+    "jit": "on",
     "idle_session_timeout": "2s",
     "transaction_timeout": "2s",
     "statement_timeout": "2s",
