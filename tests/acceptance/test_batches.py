@@ -61,10 +61,9 @@ def test_from_candidates_to_rewards(live: LiveRunner) -> None:
         "bad reference": "invalid",
     }, live.log
     rewards = {name: result.reward("kernelbook@1") for name, result in results.items()}
-    speedup, high = rewards.pop("right"), results["right"].facts["speedup_high"]
-    # Beside much other work its times may be noise.
-    assert speedup is None or speedup > 0
-    assert speedup is not None or high > 10
+    speedup = rewards.pop("right")
+    assert speedup is not None
+    assert speedup > 0
     assert rewards == {"wrong": 0.0, "no Python": 0.0, "raises": 0.0, "bad reference": None}
     assert "no" in str(results["raises"].facts["message"])
     assert [result.facts for result in again] == [result.facts for result in results.values()]

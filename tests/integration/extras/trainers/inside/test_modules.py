@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,9 @@ def _judged(processes: ForkedJudges, reference: str, *codes: str, **settings: An
 
 
 def test_times_are_told_with_an_interval(processes: ForkedJudges) -> None:
-    """A copy of the reference is about as fast, and all of the result is there; of noise the interval alone."""
+    """A copy of the reference is about as fast, and all of the result is there."""
     (row,) = _judged(processes, "linear", candidate("linear"), timed_calls=6)
     assert (row["verdict"], row["stage"]) == ("accepted", "done"), row
-    if row["speedup"] is None:
-        # Beside much other work.
-        assert (row["speedup_low"] <= 0.1, row["speedup_high"] >= 10) == (True, True), row
-        assert (row["candidate_ns"], row["timing"]) == (None, None)
-        return
     assert row["speedup"] == pytest.approx(row["reference_ns"] / row["candidate_ns"], rel=1e-3)
     assert row["speedup_low"] <= row["speedup"] <= row["speedup_high"]
     assert row["timing"] in {"audited", "measured"}
@@ -125,13 +119,9 @@ def test_further_baselines_are_numbers_of_their_own(processes: ForkedJudges) -> 
     """Beside the one that counts; one that needs a device makes the reference invalid here."""
     (row,) = _judged(processes, "linear", candidate("linear"), timed_calls=6, inputs=1, further_baselines=["compile"])
     assert row["verdict"] == "accepted", row
-    # Beside much other work its times may be noise; then it is left out.
-    assert "compile" in row["baselines"] or os.getloadavg()[0] > 2 * len(os.sched_getaffinity(0))
-    for found in row["baselines"].values():
-        assert row["candidate_ns"] is None or found["speedup"] == pytest.approx(
-            found["reference_ns"] / row["candidate_ns"], rel=0.5
-        )
-        assert found["speedup_low"] <= found["speedup"] <= found["speedup_high"]
+    (found,) = row["baselines"].values()
+    assert found["speedup"] == pytest.approx(found["reference_ns"] / row["candidate_ns"], rel=0.5)
+    assert found["speedup_low"] <= found["speedup"] <= found["speedup_high"]
     (row,) = _judged(processes, "linear", candidate("linear"), baseline="graphs")
     assert (row["verdict"], row["stage"]) == ("invalid", "reference")
     assert row["message"] == "the baseline graphs needs a device, and this GPU type has none"
