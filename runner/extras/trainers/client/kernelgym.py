@@ -107,19 +107,14 @@ def item_of(task: object) -> Item:
 
 
 def answer_of(result: Result) -> dict[str, Any]:
-    """KernelGYM's answer. An outage of ours is `failed` with SYSTEM_ERROR, so that it is told from a bad kernel.
-
-    So are times that are noise: the speed-up has no way to say that it is not known.
-    """
+    """KernelGYM's answer. An outage of ours is `failed` with SYSTEM_ERROR, so that it is told from a bad kernel."""
     facts = result.facts
     factor = speedup(facts)
     use = facts.get("kernel_use") or {}
-    is_fault = result.is_fault or (factor is None and facts.get("speedup_low") is not None)
-    verdict = "internal_error" if is_fault else result.verdict
-    is_right = result.correct and not is_fault
+    verdict = result.verdict or "internal_error"
     return {
         "task_id": result.key,
-        "status": "failed" if is_fault else "timeout" if verdict == "time_limit" else "completed",
+        "status": "failed" if result.is_fault else "timeout" if verdict == "time_limit" else "completed",
         "compiled": compiled(facts),
         "correctness": result.correct,
         "decoy_kernel": result.correct and not is_custom(facts),
@@ -133,8 +128,8 @@ def answer_of(result: Result) -> dict[str, Any]:
             "custom_kernel_time_share": coverage(facts),
             "kernel_runner": dict(facts),
         },
-        "error_message": None if is_right else result.message or verdict,
-        "error_code": None if is_right else ERRORS.get(str(verdict), "UNKNOWN_ERROR"),
+        "error_message": None if result.correct else result.message or verdict,
+        "error_code": None if result.correct else ERRORS.get(verdict, "UNKNOWN_ERROR"),
         "submitted_at": None if result.created_at is None else result.created_at.isoformat(),
         "completed_at": None if result.finished_at is None else result.finished_at.isoformat(),
         "processing_time": ((facts.get("build_ms") or 0) + (facts.get("eval_ms") or 0)) / 1000,

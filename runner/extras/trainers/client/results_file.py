@@ -102,8 +102,7 @@ def row_of(entry: Entry, result: Result, reward: str, scope: str) -> dict[str, A
 def by_level(rows: Iterable[Mapping[str, Any]], reward: str) -> Sequence[dict[str, Any]]:
     """A line for each level and, where there are several, one for all.
 
-    Shares are of the samples that have a result of their own: faults are counted apart. Those of `fast_P` are of the
-    samples whose speed-up is known, or that are wrong.
+    Shares are of the samples that have a result of their own: faults are counted apart.
     """
     levels: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -125,8 +124,7 @@ def _line(level: str, rows: Sequence[Mapping[str, Any]], reward: str) -> dict[st
         "correct": _share([rewards.correct(one) for one in facts]),
     }
     for p in THRESHOLDS:
-        timed = [value for one in facts if (value := rewards.reward(f"fast_{p:g}@1", one)) is not None]
-        line[f"fast_{p:g}"] = _share([value == 1.0 for value in timed])
+        line[f"fast_{p:g}"] = _share([rewards.reward(f"fast_{p:g}@1", one) == 1.0 for one in facts])
     line["reward"] = sum(values) / len(values) if values else None
     return line
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runner.base.errors import DataError
-from runner.extras.trainers.client.results_file import ResultsFile, by_level, read_rows, write_kernelbench
+from runner.extras.trainers.client.results_file import ResultsFile, read_rows, write_kernelbench
 from runner.extras.trainers.kernelbook.rows import written
 
 STATS = {"mean_ns": 1_234_567.0, "std_ns": 2_000.0, "min_ns": 1_200_000.0, "max_ns": 1_300_000.0, "calls": 20}
@@ -43,17 +43,6 @@ def test_times_have_kernelbenchs_statistics(tmp_path: Path) -> None:
     assert (wrong["runtime"], wrong["runtime_stats"], wrong["metadata"]["correctness_error"]) == (-1.0, {}, "off")
     assert (older["runtime"], older["runtime_stats"]["median"]) == (1.2, 1.2)
     assert (tmp_path / "level_1_problem_3_sample_0_kernel.py").read_text() == "code"
-
-
-def test_a_speed_up_that_is_not_known_is_none_below() -> None:
-    """Of the samples that are not timed no share is told; wrong ones are not fast."""
-    fast = {"speedup": 2.0, "speedup_low": 1.9, "speedup_high": 2.1}
-    noise = {"speedup": None, "speedup_low": 0.01, "speedup_high": 90.0}
-    rows = [row(0, **fast), row(1, **noise), row(2, verdict="wrong_answer")]
-    (line,) = by_level(rows, "kernelbook@1")
-    assert (line["samples"], line["correct"], line["fast_1"], line["reward"]) == (3, 2 / 3, 1 / 2, 1.0)
-    (line,) = by_level(rows[1:2], "kernelbook@1")
-    assert (line["correct"], line["fast_1"], line["reward"]) == (1.0, None, None)
 
 
 @pytest.mark.parametrize(
