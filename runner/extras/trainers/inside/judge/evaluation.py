@@ -911,23 +911,16 @@ class _Attempt:
         if result_of_times.is_forged:
             raise Fault("rejected", "the candidate claims times that are far below what passed on the judge's clock")
         result = self._result
-        for name, row in further.items():
-            beside = speedup_of(row, own, tolerance=self._group.tolerance)
-            if beside.is_known:
-                result.baselines[name] = beside.facts()
-        facts = result_of_times.facts()
-        result.speedup_low, result.speedup_high = facts["speedup_low"], facts["speedup_high"]
-        if not result_of_times.is_known:
-            interval = f"{result.speedup_low:.2g} and {result.speedup_high:.2g}"
-            result.message = f"every output was right; its times are noise, the speed-up lies between {interval}"
-            return True
-        result.speedup, result.reference_ns = facts["speedup"], facts["reference_ns"]
+        for key, value in result_of_times.facts().items():
+            setattr(result, key, value)
         result.candidate_ns = round(result_of_times.candidate_ns, 1)
         result.timing = result_of_times.timing
         result.reference_stats = stats_of(result_of_times.counted_ns)
         result.candidate_stats = stats_of(result_of_times.candidate_counted_ns)
         if self._group.is_marked:
             result.speedup_device = result.speedup
+        for name, row in further.items():
+            result.baselines[name] = speedup_of(row, own, tolerance=self._group.tolerance).facts()
         return True
 
     def _check_timed(

@@ -13,8 +13,6 @@ from tasks.harness.judge.audit import Audit, Sample, audit
 from tasks.harness.judge.stopping import student_t95
 
 _RESAMPLES = 1000
-#: A speed-up that could be so many times more than 1, and as many times less, is not known.
-_UNKNOWN = 10.0
 #: What a time can be worth, the least first.
 _ASSURANCES = ("claimed", "measured", "audited")
 
@@ -58,11 +56,6 @@ class Speedup:
     counted_ns: tuple[float, ...]
     candidate_counted_ns: tuple[float, ...]
 
-    @property
-    def is_known(self) -> bool:
-        """Whether the interval says anything. On a crowded host it may not."""
-        return self.low * _UNKNOWN > 1.0 or self.high < _UNKNOWN
-
     def facts(self) -> dict[str, float]:
         """For the result."""
         return {
@@ -91,8 +84,7 @@ def speedup_of(reference: Row, candidate: Row, *, tolerance: float) -> Speedup:
         ours, theirs = _audited(reference, 0.0), _audited(candidate, 0.0)
     one, other = median(ours.counted), median(theirs.counted)
     # Any part of the time for which a call waited for a core may be in its time, as the host's doing. A candidate can
-    # make itself wait, and gain no more by that than a copy of the reference has: an interval that holds 1, or one that
-    # says nothing.
+    # make itself wait, and gain no more by that than a copy of the reference has: an interval that holds 1.
     least, theirs_least = _without_waits(reference, ours), _without_waits(candidate, theirs)
     drift = math.exp(_drift(least, theirs_least))
     low = min(_interval(least, theirs.counted)[0], median(least) / other / drift)
