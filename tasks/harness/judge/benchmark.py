@@ -30,7 +30,7 @@ from .problem import rng_seed_of
 from .report import TimingReport
 from .request import JudgeRequest
 from .stats import summarise
-from .stopping import Stopping, noise_of
+from .stopping import FEWEST, Stopping, noise_of
 from .throttling import DeviceUnsteady, Readings, Span, ThrottleFilter
 from .timed_case import TimedCase
 from .trends import examine
@@ -225,11 +225,13 @@ class Benchmark:
         facts = self._hand_over(timed, samples)
         samples = with_copies(samples, facts)
         numbers = kept(*_course(samples), facts)
+        longer = unexplained(_spans_ns(samples), numbers, facts)
+        # Control calls at the end may say that fewer are to be set aside than seemed so before.
+        most = max(stopping.max_runs - longer, FEWEST)
         return Timed(
-            # Control calls at the end may say that fewer are to be set aside than seemed so before.
-            samples=[samples[number] for number in numbers[: stopping.max_runs]],
+            samples=[samples[number] for number in numbers[:most]],
             facts={"stopped": stopped, **throttle_filter.details},
-            unexplained=unexplained(_spans_ns(samples), numbers, facts),
+            unexplained=longer,
             crowded=crowded,
         )
 

@@ -146,15 +146,19 @@ def _held() -> None:
     dry_run = worker_client.WorkerClient._dry_run
     ready: list[Callable[[worker_client._Armed], None]] = []
 
-    def keeping(
-        hands_over: Callable[..., tuple[Callable[[worker_client._Armed], None], bool]],
-    ) -> Callable[..., object]:
-        def keep(*given: Any) -> tuple[Callable[[object], None], bool]:  # noqa: ANN401 handed through
-            release, in_huge_pages = hands_over(*given)
-            ready[:] = [release]
-            return lambda _: None, in_huge_pages
+    copier, sender = worker_client.WorkerClient._copier, worker_client.WorkerClient._sender
 
-        return keep
+    def nothing(armed: worker_client._Armed) -> None:
+        """Hand over nothing: it has been."""
+
+    def keep_copier(*given: Any) -> Callable[[worker_client._Armed], None]:  # noqa: ANN401 handed through
+        ready[:] = [copier(*given)]
+        return nothing
+
+    def keep_sender(*given: Any) -> tuple[Callable[[worker_client._Armed], None], object]:  # noqa: ANN401 handed through
+        release, inputs = sender(*given)
+        ready[:] = [release]
+        return nothing, inputs
 
     def hand_over_early(
         self: worker_client.WorkerClient, by_flags: worker_client._ByFlags, armed: worker_client._Armed
@@ -163,8 +167,8 @@ def _held() -> None:
         ready.pop()(armed)
         time.sleep(_DAWDLES_S)
 
-    for name in ("_copier", "_sender"):
-        _replace(worker_client.WorkerClient, name, keeping(getattr(worker_client.WorkerClient, name)))
+    _replace(worker_client.WorkerClient, "_copier", keep_copier)
+    _replace(worker_client.WorkerClient, "_sender", keep_sender)
     _replace(worker_client.WorkerClient, "_dry_run", hand_over_early)
 
 
