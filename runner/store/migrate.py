@@ -233,7 +233,7 @@ def _version(connection: psycopg.Connection[Row]) -> str | None:
 
 
 def _refuse_drift(connection: psycopg.Connection[Row]) -> None:
-    database = _one(connection, QUERIES["server_encoding"])
+    database = _one(connection, QUERIES["text_settings"])
     columns = [Column(**column) for column in rows(connection, QUERIES["leaderboard_columns"])]
     keys = [(key["table"], tuple(key["columns"])) for key in rows(connection, QUERIES["leaderboard_keys"])]
     encoding = database["encoding"]

@@ -366,8 +366,8 @@ ON CONFLICT (only_row) DO UPDATE SET files = EXCLUDED.files, objects = EXCLUDED.
 -- Makes the schema of our objects; the table of versions is one of them.
 CREATE SCHEMA IF NOT EXISTS runner
 
--- name: server_encoding
--- The database's encoding: source text is stored and parsed as UTF-8. And whether names fold as in Python.
+-- name: text_settings
+-- The database's encoding, since source text is stored and parsed as UTF-8; whether names fold as in Python.
 SELECT current_setting('server_encoding') AS encoding, lower('I') = 'i' AS folds
 
 -- name: leaderboard_columns

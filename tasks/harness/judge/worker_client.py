@@ -408,9 +408,7 @@ class WorkerClient:
         self._device_calls, self._stream_flags = calls, flags
         return None
 
-    def _call_on_device(
-        self, calls: DeviceCalls, packed: Packed, *, keeps_inputs: bool = False, deadline_ns: int
-    ) -> Called:
+    def _call_on_device(self, calls: DeviceCalls, packed: Packed, *, keeps_inputs: bool, deadline_ns: int) -> Called:
         placed, size = packed.place()
         try:
             calls.reserve(size)

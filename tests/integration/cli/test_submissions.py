@@ -123,9 +123,9 @@ def test_a_frontends_login_sees_what_an_operator_sees(
     assert running.wait(PATIENCE_S)
     assert same("status", 1)["phase"] == "testing case 2 of 2"
     go.set()
-    said = cli(*submit, "--wait", "--timeout", PATIENCE_S, "--json", database=frontend_url)
-    assert said.document["verdict"] == str(secret)
-    assert SECRET_MARK not in said.out
+    answer = cli(*submit, "--wait", "--timeout", PATIENCE_S, "--json", database=frontend_url)
+    assert answer.document["verdict"] == str(secret)
+    assert SECRET_MARK not in answer.out
     assert len(same("status", 1)["jobs"]) == 2
     with psycopg.connect(database_url, autocommit=True) as owner:
         owner.execute("SELECT runner.invalidate(submission_id => 1, reason => 'a fan failed')")

@@ -324,7 +324,7 @@ def test_an_output_that_cannot_be_read_since_the_device_is_lost_is_not_the_submi
     if broken is not None:
         cuda.broken = driver_error(broken)
     with pytest.raises((Fault, DeviceFailed)) as raised:
-        worker_client()._call_on_device(calls, packed, deadline_ns=0)
+        worker_client()._call_on_device(calls, packed, keeps_inputs=False, deadline_ns=0)
     assert isinstance(raised.value, DeviceFailed) is (broken == 999)
 
 

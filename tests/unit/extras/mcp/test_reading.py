@@ -7,10 +7,10 @@ import pytest
 from runner.extras.mcp import reading
 
 
-def timed(submission_id: int, mean_ns: float, **known: object) -> reading.TimedRun:
+def timed(submission_id: int, mean_ns: float, **facts: object) -> reading.TimedRun:
     """A submission with one timed case."""
     case = {"mean_ns": mean_ns, "mean_ci95_ns": [0.99 * mean_ns, 1.01 * mean_ns], "timing": None, "bounds_ns": None}
-    case |= known
+    case |= facts
     return reading.TimedRun(submission_id=submission_id, gpu_type="CPU", mode="benchmark", cases={"n: 1": case})
 
 
