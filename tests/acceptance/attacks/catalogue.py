@@ -1,14 +1,14 @@
 """Reads the attacks: a folder each, submission.py and expect.yml; and makes the table of them. Pure but for reading.
 
-expect.yml: `title`, a few words; `family`, one of FAMILIES; `seen`, where; `why`, what it does, a sentence; `task`, a
-folder of cases/_tasks; `mode`; `verdict`; `or_else`, another one, where it is a matter of moments; `error`, a pattern
-for the verdict's sentence; `busy`, the verdict on a machine that is too busy to tell it from bad luck; `work_ns`, what
-a call takes at least, so that no less may be reported, or no less than the part `holds` of it, and what `work()` takes,
-which stands before the submission of an attack that calls it; `without`, the defences
-without each of which it gets through (`a+b`: without both); `given`, those that are off in any case; `also`, defences
-that stop it too; `naive`, options of the evaluator in one process, before which it is played where this is there or
-`trusted` is among its defences; `speedup`, how many times faster than its work that evaluator takes it to be at least;
-`rounds`, how often it is evaluated in a row; `elsewhere`, the acceptance cases that play it in a container.
+expect.yml: `family`, one of FAMILIES; `seen`, where; `why`, what it does, a sentence; `task`, a folder of
+cases/_tasks; `mode`; `verdict`; `or_else`, another one, where it is a matter of moments; `error`, a pattern for the
+verdict's sentence; `busy`, the verdict on a machine that is too busy to tell it from bad luck; `work_ns`, what a call
+takes at least, so that no less may be reported, or no less than the part `holds` of it, and what `work()` takes, which
+stands before the submission of an attack that calls it; `without`, the defences without each of which it gets through
+(`a+b`: without both); `given`, those that are off in any case; `also`, defences that stop it too; `naive`, options of
+the evaluator in one process, before which it is played where this is there or `trusted` is among its defences;
+`speedup`, how many times faster than its work that evaluator takes it to be at least; `rounds`, how often it is
+evaluated in a row; `elsewhere`, the acceptance cases that play it in a container.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FAMILIES: Final[Mapping[str, str]] = {
 }
 #: What is played on a device only, after the rows of its family.
 ON_DEVICES: Final[Mapping[str, str]] = {
-    "late": "| late | **On another stream**, with `synchronize` patched or not (`tests/gpu/test_attacks.py`) | "
+    "late": "| late | on another stream, with `synchronize` patched or not (`tests/gpu/test_attacks.py`) | "
     "KernelBench, reference-kernels | needs a device | on an H100: `wrong_answer`, `rejected` or its true time | W, Z |"
 }
 #: Every defence, by the word for it: its column in the table, and what it is.
@@ -87,7 +87,6 @@ class Attack:
     """One way to cheat."""
 
     name: str
-    title: str
     family: str
     seen: str
     why: str
@@ -150,10 +149,10 @@ def attacks() -> tuple[Attack, ...]:
 
 def stated(attack: Attack) -> tuple[str, str]:
     """What comes of an attack in one process, and here, as its folder says."""
-    times = "" if attack.speedup is None else f", over {attack.speedup:g} ×"
-    gains = ", gains nothing" if attack.verdict == "accepted" else ""
+    naive = "`accepted`" if attack.speedup is None else f"over {attack.speedup:g} ×"
+    here = "gains nothing" if attack.verdict == "accepted" else f"`{attack.verdict}`"
     busy = f"; busy: `{attack.busy}`" if attack.busy else ""
-    return f"`accepted`{times}" if attack.in_process else "-", f"`{attack.verdict}`{gains}{busy}"
+    return naive if attack.in_process else "-", here + busy
 
 
 def table(results: Callable[[Attack], tuple[str, str]] = stated) -> str:
@@ -176,8 +175,7 @@ def table(results: Callable[[Attack], tuple[str, str]] = stated) -> str:
         defences = "; also ".join(filter(None, (stopped_by, helped_by)))
         naive, here = results(attack)
         rows[attack.family].append(
-            f"| {attack.family} | **{attack.title}** (`{attack.name}`): {attack.why} | {attack.seen} "
-            f"| {naive} | {here} | {defences} |"
+            f"| {attack.family} | `{attack.name}`: {attack.why} | {attack.seen} | {naive} | {here} | {defences} |"
         )
     for family, text in ON_DEVICES.items():
         rows[family].append(text)

@@ -103,7 +103,6 @@ def test_an_honest_submission_passes(processes: ForkedJudges, task: str, without
     mode = "benchmark" if task == "add" else "test"
     honest = Attack(
         name="honest",
-        title="",
         family="late",
         seen="",
         why="",

@@ -10,20 +10,19 @@ from collections.abc import Iterable
 from tests.acceptance.escapes.case import Case
 
 _HEAD = """\
-| attempt | verdict | without its defence | gVisor |
+| attempts | verdict | without this defence | under gVisor |
 |---|---|---|---|
 """
 
 
 def table(cases: Iterable[Case]) -> str:
-    """A row per case."""
-    return _HEAD + "".join(_row(case) for case in cases)
+    """A row for all cases that end alike."""
+    rows: dict[str, list[str]] = {}
+    for case in cases:
+        rows.setdefault(_ends(case), []).append(f"`{case.name}`")
+    return _HEAD + "".join(f"| {', '.join(names)} | {ends} |\n" for ends, names in sorted(rows.items()))
 
 
-def _row(case: Case) -> str:
-    relaxed = "" if case.relax is None else f"`{case.relax}` off: {case.relaxed}"
-    return f"| `{case.name}` | {case.verdicts[case.board]} | {relaxed} | {_gvisor(case)} |\n"
-
-
-def _gvisor(case: Case) -> str:
-    return "" if case.gvisor is None else f"{' or '.join(case.gvisor)}: {case.gvisor_why}"
+def _ends(case: Case) -> str:
+    relaxed = "" if case.relax is None else f"`{case.relax}`: {case.relaxed}"
+    return f"{case.verdicts[case.board]} | {relaxed} | {' or '.join(case.gvisor or ())}"
