@@ -111,8 +111,13 @@ def _section(key: str, field: FieldInfo, description: str) -> str:
     text = [f"### `{key}`", description]
     if key in SiteConfig.tables:
         text += ["", *_fields(key.removesuffix("s"), SiteConfig.tables[key])]
-    inline = [f"Example: `{shown[0]}`."] if len(shown) == 1 and len(shown[0]) <= INLINE else []
-    if not inline:
+    if isinstance(field.default, int | float):
+        # A default that is a number shows how one is written.
+        inline = []
+    elif len(shown) == 1 and len(shown[0]) <= INLINE:
+        inline = [f"Example: `{shown[0]}`."]
+    else:
+        inline = []
         for example in shown:
             text += ["", "```toml", example, "```"]
     facts = [*inline, f"Default: {_default(key, field)}.", *_bounds(field)]
