@@ -169,10 +169,10 @@ class Config(BaseModel):
     """
     state_dir: AbsolutePath = Field(default=Path("/var/lib/kernel-runner"), examples=["/data/kernel-runner"])
     """
-    Where the daemon keeps what survives a job: the staged harness, results that wait for the database (`spool/`), and
-    the host's id (`instance`) and private key (`receipt.key`). It must be on a disk that survives a restart. One daemon
-    per directory. It belongs to the service's user; another one than the default is also named in a drop-in
-    (`ReadWritePaths=`, as in `site.conf`).
+    Where the daemon keeps the staged harness, results that wait for the database (`spool/`), and the host's id
+    (`instance`) and private key (`receipt.key`), on a disk that survives a restart. One daemon per directory. It
+    belongs to the service's user; another one than the default is also named in a drop-in (`ReadWritePaths=`, as in
+    `site.conf`).
     """
     eval_python: AbsolutePath | None = Field(default=None, examples=["/opt/kernel-runner/eval/bin/python"])
     """
@@ -251,8 +251,8 @@ class Config(BaseModel):
     """
     max_unanswered_claims: int = Field(default=3, ge=0, le=100, examples=[10])
     """
-    How many claims of a job may remain without an answer, because the connection broke, before each further one
-    counts as a lost lease.
+    How many claims of a job may remain unanswered, because the connection broke, before each further one counts as a
+    lost lease.
     """
     build_timeout_s: float = Field(default=120.0, gt=0.0, le=_LONGEST_S, examples=[300.0])
     """
@@ -261,9 +261,9 @@ class Config(BaseModel):
     """
     max_run_s: float = Field(default=7200.0, gt=0.0, le=_LONGEST_S, examples=[3600.0])
     """
-    The longest evaluation of one job, its builds included, whatever limits its task has. If a run has not ended two
-    minutes after that, the daemon stops it and counts a failure of the host. If it has not let go five minutes later,
-    the daemon leaves the job to another host. The slot stays out of use until the run ends or the daemon restarts.
+    The longest evaluation of one job, its builds included, whatever limits its task has. Two minutes after that the
+    daemon stops a run and counts a failure of the host. Five minutes later it leaves the job to another host; the slot
+    stays out of use until the run ends or the daemon restarts.
     """
     warm_containers: int = Field(default=2, ge=0, le=16, examples=[1])
     """
