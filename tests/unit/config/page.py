@@ -111,16 +111,13 @@ def _section(key: str, field: FieldInfo, description: str) -> str:
     text = [f"### `{key}`", description]
     if key in SiteConfig.tables:
         text += ["", *_fields(key.removesuffix("s"), SiteConfig.tables[key])]
-    if isinstance(field.default, int | float):
-        # A default that is a number shows how one is written.
-        inline = []
-    elif len(shown) == 1 and len(shown[0]) <= INLINE:
-        inline = [f"Example: `{shown[0]}`."]
-    else:
-        inline = []
+    inline = [f"Example: `{shown[0]}`."] if len(shown) == 1 and len(shown[0]) <= INLINE else []
+    if not inline:
         for example in shown:
             text += ["", "```toml", example, "```"]
-    facts = [*inline, f"Default: {_default(key, field)}.", *_bounds(field)]
+    # A default that is a number shows how one is written.
+    shows_itself = isinstance(field.default, int | float)
+    facts = [*([] if shows_itself else inline), f"Default: {_default(key, field)}.", *_bounds(field)]
     return "\n".join([*text, "", " ".join(facts), ""])
 
 
