@@ -138,51 +138,46 @@ class Config(BaseModel):
         examples=["postgresql://runner@db.example/kernelbot?sslmode=verify-full&sslrootcert=/etc/kernel-runner/ca.crt"],
     )
     """
-    Connection string of PostgreSQL: a `postgresql://` URL or `key=value` words. It leads to the server itself or to a
-    pooler in session mode, because a daemon listens for notifications; for one in transaction mode, see `direct_host`.
-    Over a network, ask for encryption as in the
-    example ([security.md](security.md#the-database)). With two servers, name both:
-    `postgresql://runner@db1,db2/kernelbot`. No output and no log shows its password. Usually the credential,
-    `database_url_file` or `DATABASE_URL` sets it.
+    Connection string of PostgreSQL: a `postgresql://` URL or `key=value` words, of the server itself or of a pooler in
+    session mode; for one in transaction mode, see `direct_host`. Over a network, ask for encryption as in the example
+    ([security.md](security.md#the-database)). With two servers, name both: `postgresql://runner@db1,db2/kernelbot`. No
+    output and no log shows its password.
     """
     database_url_file: AbsolutePath | None = Field(
         default=None, examples=["/etc/kernel-runner/credentials/database_url"]
     )
     """
     A file whose one line is `database_url`, so that the configuration holds no secret. Its owner is root, its mode
-    0600. It counts where nothing else gives `database_url`. The service cannot read it: systemd reads it at each start
-    and hands it over as a credential. So a new password needs a [restart](operations.md#a-new-password).
+    0600. systemd reads it at each start: a new password needs a [restart](operations.md#a-new-password).
     """
     direct_host: str | None = Field(default=None, min_length=1, examples=["db.example:5432"])
     """
     Set it where `database_url` leads to a pooler in transaction mode, such as PgBouncer: the server itself, as `HOST`
     or `HOST:PORT` (5432). The daemon's one connection for notifications goes there, with the user, password and
-    database of `database_url`, and so do `migrate`, the gateway and data exports. All others go through the pooler,
-    prepare no statements and set nothing beyond a transaction.
+    database of `database_url`, and so do `migrate`, the gateway and data exports. All others go through the pooler.
     """
     docker_host: str | None = Field(default=None, min_length=1, examples=["unix:///run/docker.sock"])
     """
-    Where the container engine listens. Without it, at the engine's own default socket. `DOCKER_HOST` sets it, too.
+    Where the container engine listens. Without it, at the engine's own default socket.
     """
     host_name: str = Field(
         default_factory=socket.gethostname, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$", examples=["gpu-07"]
     )
     """
-    The host's name in the database: it owns leases and appears in `kernel-runner host list`. Letters, digits, `.`, `_`
-    and `-`. Two daemons must not share it: the second one waits until the first has stopped.
+    The host's name in the database: letters, digits, `.`, `_` and `-`. Of two daemons that share it, the second one
+    waits until the first has stopped.
     """
     state_dir: AbsolutePath = Field(default=Path("/var/lib/kernel-runner"), examples=["/data/kernel-runner"])
     """
-    Where the daemon keeps what survives a job: the staged harness, results that wait for the database (`spool/`), and
-    the host's id (`instance`) and private key (`receipt.key`). It must be on a disk that survives a restart. One daemon
-    per directory. It belongs to the service's user; another one than the default is also named in a drop-in
-    (`ReadWritePaths=`, as in `site.conf`).
+    Where the daemon keeps the staged harness, results that wait for the database (`spool/`), and the host's id
+    (`instance`) and private key (`receipt.key`), on a disk that survives a restart. One daemon per directory. It
+    belongs to the service's user; another one than the default is also named in a drop-in (`ReadWritePaths=`, as in
+    `site.conf`).
     """
     eval_python: AbsolutePath | None = Field(default=None, examples=["/opt/kernel-runner/eval/bin/python"])
     """
-    The interpreter of the evaluation environment, in which submissions run: torch, numpy and what your tasks import.
-    `kernel-runner serve` needs it. It must not be the daemon's own environment, since submissions can import everything
-    in it.
+    The interpreter of the evaluation environment, in which submissions run: torch, numpy and what your tasks import. It
+    must not be the daemon's own environment, since submissions can import everything in it.
     """
     gpus_dir: AbsolutePath = Field(default=Path("/etc/kernel-runner/gpus.d"), examples=["/srv/gpu-types"])
     """Directory with your own [GPU types](adding-a-gpu-type.md). It need not exist."""
@@ -201,40 +196,36 @@ class Config(BaseModel):
     )
     """
     What runs here at the same time. `"auto"` makes one slot per accelerator whose name belongs to a GPU type, plus
-    `cpu_slots`. A list makes exactly its slots. The first example below has two H100, one under another board's name
-    for it. In the second one, four L4 serve a board of four devices, and one serves boards of one.
-
-    Only a list makes slots of types with several devices (`L4x4`, `MI300x8`) and of types with `detect = false`. No
-    device and no core can be in two slots. The variable `KERNEL_RUNNER_SLOTS` takes `auto` or the list as JSON.
+    `cpu_slots`. A list makes exactly its slots; only it makes those of types with several devices (`L4x4`, `MI300x8`)
+    and of types with `detect = false`. No device and no core can be in two slots. The variable `KERNEL_RUNNER_SLOTS`
+    takes `auto` or the list as JSON.
     """
     cpu_slots: _Count = Field(default="auto", examples=[4])
     """
-    Slots of the CPU type where `slots` is `"auto"`; a list in `slots` overrides it. `"auto"` is half the cores (at
-    least one) on a host without accelerator. Beside accelerators it is none, because CPU slots would disturb their
-    timings. Nor is there one where a vendor's driver does not work: the daemon then starts when it does. Each slot
-    takes two cores, if there are as many.
+    Slots of the CPU type where `slots` is `"auto"`. `"auto"` is half the cores (at least one) on a host without
+    accelerator. Beside accelerators it is none, because CPU slots would disturb their timings. Where a vendor's driver
+    does not work, the daemon starts when it does. Each slot takes two cores, if there are as many.
     """
     reserve_cpus: int = Field(default=0, ge=0, examples=[8])
     """
-    So many of the lowest-numbered cores belong to no slot, unless a slot names them. They serve the daemon, the engine,
-    compilers (`build_workers`), imports for the next jobs (`warm_containers`) and the rest of the system. On a GPU host
-    leave some, best as many as a slot has.
+    How many of the lowest-numbered cores belong to no slot, unless a slot names them. They serve the daemon, the
+    engine, compilers (`build_workers`), imports for the next jobs (`warm_containers`) and the rest of the system. On a
+    GPU host leave some, best as many as a slot has.
     """
     lease_s: float = Field(default=25.0, ge=1.0, le=3600.0, examples=[60.0])
     """
-    How long a claimed job stays this host's without a sign of life. After that any daemon puts it back in the queue. So
-    jobs of a dead host wait for about `lease_s` plus `poll_s`.
+    How long a claimed job stays this host's without a sign of life. Jobs of a dead host wait again after about
+    `lease_s` plus `poll_s`.
     """
     heartbeat_s: float = Field(default=5.0, gt=0.0, examples=[2.0])
     """
     How often the daemon renews leases while jobs run; at most a third of `lease_s`. It also bounds how late the daemon
-    hears of a cancellation whose announcement was lost. If the database does not answer a heartbeat within a fifth of
-    `lease_s` (at least 1, at most 15 seconds), the daemon sends it again on another connection.
+    hears of a cancellation whose announcement was lost.
     """
     poll_s: float = Field(default=2.0, gt=0.0, le=300.0, examples=[5.0])
     """
     The longest time between two looks at the queue. The database announces new jobs at once; polling finds those whose
-    announcement was lost. Pauses vary at random between 75 % and 97 % of this value.
+    announcement was lost.
     """
     drain_timeout_s: float = Field(default=1800.0, ge=0.0, le=_LONGEST_S, examples=[600.0])
     """
@@ -260,8 +251,8 @@ class Config(BaseModel):
     """
     max_unanswered_claims: int = Field(default=3, ge=0, le=100, examples=[10])
     """
-    How many claims of a job may remain without an answer, because the connection broke, before each further one
-    counts as a lost lease.
+    How many claims of a job may remain unanswered, because the connection broke, before each further one counts as a
+    lost lease.
     """
     build_timeout_s: float = Field(default=120.0, gt=0.0, le=_LONGEST_S, examples=[300.0])
     """
@@ -270,19 +261,17 @@ class Config(BaseModel):
     """
     max_run_s: float = Field(default=7200.0, gt=0.0, le=_LONGEST_S, examples=[3600.0])
     """
-    The longest evaluation of one job, its builds included, whatever limits its task has. If a run has not ended two
-    minutes after that, the daemon stops it and counts a failure of the host. If it has not let go five minutes later,
-    the daemon leaves the job to another host. The slot stays out of use until the run ends or the daemon restarts.
+    The longest evaluation of one job, its builds included, whatever limits its task has. Two minutes after that the
+    daemon stops a run and counts a failure of the host. Five minutes later it leaves the job to another host; the slot
+    stays out of use until the run ends or the daemon restarts.
     """
     warm_containers: int = Field(default=2, ge=0, le=16, examples=[1])
     """
     How many started containers wait per slot, with torch imported, so that submissions start at once; 0 turns it off.
-    Each takes about half a GiB of memory. It serves one job; also further groups of its batch, or, on a CPU, the secret
-    run after its public one ([how](security.md#between-two-requests)). Else two serve a ranked submission. It fits jobs
-    of the GPU type, image, limits and programs that it was started with. Where at least as many cores as a slot has
-    belong to no slot (`reserve_cpus`), the next containers import torch on those while a job runs, which shortens the
-    slot's waits. Else the daemon starts them while the slot is free, or while its next job would have to wait for one
-    anyway. `kernel-runner host list --json` shows the number (`slots[].warm_containers`).
+    Each takes about half a GiB of memory, and serves [one job or more of its owner](security.md#between-two-requests).
+    Where at least as many cores as a slot has belong to no slot (`reserve_cpus`), the next containers import torch on
+    those while a job runs, which shortens the slot's waits. `kernel-runner host list --json` shows the number
+    (`slots[].warm_containers`).
     """
     build_workers: _Count = Field(default="auto", examples=[2])
     """
@@ -290,28 +279,26 @@ class Config(BaseModel):
     without its device. `"auto"` is one. Candidates of a group compile side by side, so hosts for trainers gain by more.
     Where every core belongs to a slot, a submission compiles on its own slot's cores before its run, and a candidate in
     its run; with 0, both in the run. Each worker needs as much memory as a run on the host's largest GPU type. While
-    slots are busy, a worker also refuses waiting files that are no Python, or that nvcc refuses
-    ([how](architecture.md#early-checks)).
+    slots are busy, it also does [early checks](architecture.md#early-checks).
     """
     min_free_gib: float = Field(default=2.0, ge=0.0, examples=[10.0])
     """
-    How much must be free on the disks of `state_dir` and of the engine's data (`docker info`: Docker Root Dir, and
-    /var/lib/containerd where containerd keeps the images), beside a thousand inodes. With less, the daemon is not ready
-    and claims nothing; runs go on. It claims again by itself when there is room. `kernel-runner check` shows the
-    places. 0 turns it off.
+    How much must be free on the disks of `state_dir` and of the engine's data, beside a thousand inodes. With less, the
+    daemon is [not ready](operations.md#not-ready) until there is room. `kernel-runner check` shows the places. 0 turns
+    it off.
     """
     retention_days: float = Field(default=30.0, ge=1.0, le=36500.0, examples=[90.0])
     """
     How long the database keeps evidence of late results, events, the reports of attempts that count for nothing, and
-    results that were replaced. The daemons remove what is older about once an hour
-    ([what, exactly](operations.md#what-is-forgotten-and-when)). Results that count and rankings are never removed.
+    results that were replaced ([exactly](operations.md#what-is-forgotten-and-when)). Results that count and rankings
+    are never removed.
     """
     http_listen: str = Field(default="unix:http.sock", examples=["127.0.0.1:9469"])
     """
     Where the daemon answers `/healthz`, `/readyz` and `/metrics` ([Monitoring](operations.md#monitoring)).
     `"unix:PATH"` is a socket for the daemon's user and group; a relative path is below `state_dir`. `"HOST:PORT"` (for
-    IPv6 `"[::1]:PORT"`) has neither encryption nor a password, so put any address but `127.0.0.1` and `::1` behind a
-    firewall. `"off"` turns it off. If the address cannot be had, the daemon logs that and goes on without.
+    IPv6 `"[::1]:PORT"`) has neither encryption nor a password: put any address but `127.0.0.1` and `::1` behind a
+    firewall. `"off"` turns it off.
     """
     log_format: Literal["auto", "json", "console"] = Field(default="auto", examples=["json"])
     """

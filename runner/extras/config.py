@@ -72,15 +72,13 @@ class SiteConfig(Config):
     """
     Where `kernel-runner gateway` serves HTTP ([gateway.md](gateway.md)): `"HOST:PORT"`, `"[IPV6]:PORT"`, or
     `"unix:PATH"` for a proxy on this host (a relative path is below `state_dir`). Under systemd the unit
-    `kernel-runner-gateway.socket` says where instead. The gateway has no encryption of its own. The daemon reads none
-    of the keys that begin with `gateway_`.
+    `kernel-runner-gateway.socket` says where instead. The gateway has no encryption of its own.
     """
     gateway_admin_token_file: AbsolutePath | None = Field(
         default=None, examples=["/etc/kernel-runner/credentials/gateway_admin_token"]
     )
     """
-    A file whose one line is the token for the gateway's admin routes, at least 16 characters. systemd's credential
-    `gateway_admin_token` goes before it. Without either, no admin route is open.
+    The token for the gateway's admin routes, at least 16 characters. Without it, no admin route is open.
     """
     gateway_trusted_proxies: str = Field(default="127.0.0.1,::1", examples=["10.0.0.5,10.0.1.0/24"])
     """
@@ -108,9 +106,8 @@ class SiteConfig(Config):
         default=None, examples=["/etc/kernel-runner/credentials/gateway_publish_url"]
     )
     """
-    A file whose one line is the address of the database for a login that may write leaderboards, the owner's: the
-    gateway's own may not. systemd's credential `gateway_publish_url` goes before it. Without either, the admin routes
-    that make leaderboards answer 501. Set it only where holders of the admin token may also read the hidden cases.
+    The address of the database for a login that may write leaderboards, the owner's. Without it, the admin routes that
+    make leaderboards answer 501. Set it only where holders of the admin token may also read the hidden cases.
     """
     gateway_public_url: str | None = Field(
         default=None, pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", examples=["https://kernels.example"]
@@ -125,7 +122,7 @@ class SiteConfig(Config):
     gateway_github_secret_file: AbsolutePath | None = Field(
         default=None, examples=["/etc/kernel-runner/credentials/gateway_github_secret"]
     )
-    """The client secret of that application, one line. systemd's credential `gateway_github_secret` goes before it."""
+    """The client secret of that application."""
     gateway_github_url: str = Field(
         default="https://github.com", pattern=r"^https?://", examples=["https://github.example.com"]
     )
@@ -135,7 +132,7 @@ class SiteConfig(Config):
     gateway_discord_secret_file: AbsolutePath | None = Field(
         default=None, examples=["/etc/kernel-runner/credentials/gateway_discord_secret"]
     )
-    """The client secret of that application, one line. systemd's credential `gateway_discord_secret` goes before it."""
+    """The client secret of that application."""
     gateway_discord_url: str = Field(
         default="https://discord.com", pattern=r"^https?://", examples=["http://127.0.0.1:8001"]
     )
@@ -144,8 +141,7 @@ class SiteConfig(Config):
         default=None, examples=["/etc/kernel-runner/credentials/discord_token"]
     )
     """
-    The token of your bot at Discord, one line; `kernel-runner discord` needs it ([discord.md](discord.md)). systemd's
-    credential `discord_token` goes before it.
+    The token of your bot at Discord; `kernel-runner discord` needs it ([discord.md](discord.md)).
     """
     discord_guild_id: int | None = Field(default=None, ge=1, examples=[1098765432109876543])
     """
@@ -162,8 +158,7 @@ class SiteConfig(Config):
         default=None, examples=["/etc/kernel-runner/credentials/discord_publish_url"]
     )
     """
-    As `gateway_publish_url_file`, for `/leaderboard create`: the address of the database for a login that may write
-    leaderboards. systemd's credential `discord_publish_url` goes before it. Without either, that command is refused.
+    As `gateway_publish_url_file`, for `/leaderboard create`. Without it, that command is refused.
     """
     webhooks: tuple[WebhookConfig, ...] = Field(
         default=(),
@@ -188,8 +183,7 @@ class SiteConfig(Config):
     )
     """
     A TOML file with the addresses of these webhooks, which are secrets for Discord and Slack (`news.url = "..."`), and
-    the secrets that JSON is signed with (`pager.secret = "whsec_..."`). systemd's credential `webhook_secrets` goes
-    before it.
+    the secrets that JSON is signed with (`pager.secret = "whsec_..."`).
     """
     webhook_private_networks: str = Field(default="", examples=["10.1.0.0/16,fd00:1::/32"])
     """

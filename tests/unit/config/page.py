@@ -30,7 +30,7 @@ COMPUTED: Final[Mapping[str, str]] = {"host_name": "the system's host name"}
 INLINE: Final = 70
 HEAD: Final = """# Configuration
 
-A complete file, `/etc/kernel-runner/config.toml`, for a host with accelerators of known GPU types:
+A complete `/etc/kernel-runner/config.toml` for a host with accelerators of known GPU types:
 
 ```toml
 database_url = "postgresql://runner@db.example/kernelbot"
@@ -38,19 +38,17 @@ eval_python = "/opt/kernel-runner/eval/bin/python"
 reserve_cpus = 8
 ```
 
-`--config` or `KERNEL_RUNNER_CONFIG` names another file. An environment variable overrides any key: `KERNEL_RUNNER_` and
-the key in capitals, for example `KERNEL_RUNNER_LEASE_S=60`. An empty variable counts as not set. The order, highest
-first:
+`--config` or `KERNEL_RUNNER_CONFIG` names another file. The order, highest first:
 
-1. `KERNEL_RUNNER_<KEY>`
+1. a `KERNEL_RUNNER_<KEY>` that is not empty: `KERNEL_RUNNER_LEASE_S=60`
 2. `DATABASE_URL` for `database_url`, `DOCKER_HOST` for `docker_host`
 3. for `database_url`, the credential of that name that systemd hands to the service (`LoadCredential=`)
 4. the file
 5. for `database_url`, the content of `database_url_file`
 6. the default
 
-Durations are seconds and may have a fraction. An unknown key or `KERNEL_RUNNER_` variable is an error, which names the
-nearest valid one; what Kubernetes sets for a service named `kernel-runner` is none.
+Durations are seconds and may have a fraction. The file of another key `NAME_file` holds `NAME` alone; systemd's
+credential `NAME` goes before it. An unknown key or `KERNEL_RUNNER_` variable is an error.
 
 A new value counts after a restart, which loses no run (`max_attempts` and the four keys after it: after
 `kernel-runner migrate`, for all hosts): `kernel-runner check`, then `systemctl restart kernel-runner`.
@@ -117,7 +115,9 @@ def _section(key: str, field: FieldInfo, description: str) -> str:
     if not inline:
         for example in shown:
             text += ["", "```toml", example, "```"]
-    facts = [*inline, f"Default: {_default(key, field)}.", *_bounds(field)]
+    # A default that is a number shows how one is written.
+    shows_itself = isinstance(field.default, int | float)
+    facts = [*([] if shows_itself else inline), f"Default: {_default(key, field)}.", *_bounds(field)]
     return "\n".join([*text, "", " ".join(facts), ""])
 
 
