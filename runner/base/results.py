@@ -63,6 +63,11 @@ class Case:
     report: str | None
 
 
+def is_repeated(mode: str, result: object, ranked: Sequence[object]) -> bool:
+    """Whether a run's result is that of one of these ranked runs: one measurement served both."""
+    return mode == "benchmark" and bool(result) and result in ranked
+
+
 def cases(result: object, *, most: int = MAX_CASES) -> tuple[Case, ...]:
     """The cases that are in a result, at most so many of each kind, tests first; none where it is no mapping."""
     if not isinstance(result, Mapping):

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.base.model import JobState, Progress, Verdict
-from runner.base.results import Case, cases
+from runner.base.results import Case, cases, is_repeated
 from runner.base.safe import one_line, printable, tail
 from runner.base.units import between, duration, moment, percent, score, spread
 from runner.cli.render import assured, make_table, position, validation_text, verdict_text
@@ -147,7 +147,9 @@ def job_block(job: ShownJob) -> RenderableType:
         blocks.append(Text("  of a secret run only the verdict is shown (administrators: --admin)", style="dim"))
         blocks += [_redacted_line(run) for run in job.runs]
     else:
-        blocks += [Padding.indent(run_block(run), 2) for run in job.runs]
+        ranked = [run.result for run in job.runs if run.mode == "leaderboard"]
+        distinct = (run for run in job.runs if not is_repeated(run.mode, run.result, ranked))
+        blocks += [Padding.indent(run_block(run), 2) for run in distinct]
         blocks += [Text(f"  {_artifact(line)}") for line in job.artifacts]
         blocks += _provenance(job.runs)
     return Group(*blocks)

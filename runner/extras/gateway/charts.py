@@ -28,6 +28,8 @@ SPARK_HEIGHT: Final = 36
 SPAN: Final = 120
 #: How many scores are drawn as dots; the line has all that were the best.
 _DOTS: Final = 600
+#: Pixels of the shortest line of a user, less than _RIGHT.
+_SHORTEST: Final = 4
 #: How many users have a line of their own, unless they are chosen; and how many may be.
 _USERS: Final = 5
 CHOSEN: Final = 8
@@ -174,7 +176,9 @@ def progression(
         # Of the records that fall on the same two pixels, the last: a page holds six lines.
         corners = {int(across(item.at) / 2): item for item in its[1:]}
         line = "".join(f"H{across(item.at)}V{down(item.seconds)}" for item in corners.values())
-        return f"M{across(its[0].at)} {down(its[0].seconds)}{line}H{across(last)}"
+        start = across(its[0].at)
+        # A line that begins at the end is seen, too.
+        return f"M{start} {down(its[0].seconds)}{line}H{max(across(last), start + _SHORTEST)}"
 
     shown = ordered[:: math.ceil(len(ordered) / _DOTS) or 1]
     dots = "".join(f"M{across(item.at)} {down(item.seconds)}h0" for item in shown)

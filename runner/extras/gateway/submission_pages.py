@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.model import Verdict
-from runner.base.results import Case, cases
+from runner.base.results import Case, cases, is_repeated
 from runner.extras.gateway import charts, identity, markup, results, sizes
 from runner.extras.gateway.board_pages import ending_of, sources_of, task_of
 from runner.extras.gateway.boards import admit, named, own_name
@@ -161,7 +161,9 @@ async def view(request: Request, session: Session | None) -> Response:
 
     def make() -> Response:
         rows, outputs = sizes.Budget(_CASES), sizes.Budget(_OUTPUTS)
-        public = [row for row in submission["runs"] or () if not row["secret"]][:_RUNS]
+        public = [row for row in submission["runs"] or () if not row["secret"]]
+        ranked = [row["result"] for row in public if row["mode"] == "leaderboard"]
+        public = [row for row in public if not is_repeated(row["mode"], row["result"], ranked)][:_RUNS]
         # What failed first, and tests last.
         public.sort(key=lambda row: (row["passed"], row["mode"] == "test"))
         secret: dict[str, bool] = {}
@@ -194,7 +196,7 @@ async def view(request: Request, session: Session | None) -> Response:
 def _phases(status: Row | None) -> Sequence[tuple[str, float | None]]:
     if status is None or status["state"] != "done":
         return ()
-    return [("queued", status["queue_ms"]), ("built", status["build_ms"]), ("ran", status["eval_ms"])]
+    return [("queued", status["queue_ms"]), ("prepared", status["build_ms"]), ("ran", status["eval_ms"])]
 
 
 def _run(row: Row, files: Sequence[Row], budget: sizes.Budget, outputs: sizes.Budget) -> dict[str, Any]:
@@ -234,7 +236,7 @@ def _failure(case: Case, budget: sizes.Budget) -> dict[str, Any]:
         "case": case,
         "differences": words.differences(message),
         "tolerance": words.tolerance(message),
-        "message": budget.text(message, _MESSAGE),
+        "message": budget.text(words.without_differences(message), _MESSAGE),
     }
 
 

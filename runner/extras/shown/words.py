@@ -56,12 +56,13 @@ TIMINGS: Final = {
     ),
 }
 #: Where an element differs, as the tasks' own check writes it.
-_DIFFERENCE: Final = re.compile(
-    r"output (?P<output>\d{1,6}): "
-    r"|at (?P<index>\([\d, ]{0,80}\)): found (?P<got>[^,;\n]{1,60}), expected (?P<expected>[^,;\n]{1,60})"
-)
+_ELEMENT: Final = r"at (?P<index>\([\d, ]{0,80}\)): found (?P<got>[^,;\n]{1,60}), expected (?P<expected>[^,;\n]{1,60})"
+_DIFFERENCE: Final = re.compile(rf"output (?P<output>\d{{1,6}}): |{_ELEMENT}")
+_LISTED: Final = re.compile(rf"(?:; )?{_ELEMENT}")
 _TOLERANCE: Final = re.compile(r"tolerance: ([^;]{1,80})")
 _MOST_DIFFERENCES: Final = 10
+#: Of a message, as far as it is read.
+_MOST_CHARACTERS: Final = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +121,7 @@ def differences(message: str) -> Sequence[Difference]:
     """The elements that a message lists."""
     listed: list[Difference] = []
     output = None
-    for match in _DIFFERENCE.finditer(message[:20_000]):
+    for match in _DIFFERENCE.finditer(message[:_MOST_CHARACTERS]):
         if match["output"] is not None:
             output = match["output"]
         elif len(listed) < _MOST_DIFFERENCES:
@@ -136,9 +137,17 @@ def differences(message: str) -> Sequence[Difference]:
     return listed
 
 
+def without_differences(message: str) -> str:
+    """A message beside a table of the elements that it lists; the whole message where the table lacks some."""
+    if len(message) > _MOST_CHARACTERS:
+        return message
+    rest, count = _LISTED.subn("", message)
+    return rest if count <= _MOST_DIFFERENCES else message
+
+
 def tolerance(message: str) -> str:
     """By how much an element may differ, as a message states it; empty where it does not."""
-    match = _TOLERANCE.search(message[:20_000])
+    match = _TOLERANCE.search(message[:_MOST_CHARACTERS])
     return "" if match is None else match[1]
 
 

@@ -101,6 +101,16 @@ def test_a_retry_is_explained_to_everybody_and_its_cause_to_administrators() -> 
     assert "attempt 1 on node7 gpu3: /dev/nvidia3 is gone" in pages[True]
 
 
+def test_times_that_two_runs_share_are_shown_once() -> None:
+    """A benchmark run is left out where the ranked run has its result, and shown where it has another one."""
+    times = {"benchmark-count": "1", "benchmark.0.spec": "size: 4711", "benchmark.0.mean": "5000"}
+    for mean, shown in (("5000", 1), ("6000", 2)):
+        ranked = samples.run(mode="leaderboard", result={**times, "benchmark.0.mean": mean})
+        page = _page(samples.job(runs=(samples.run(mode="benchmark", result=times), ranked)))
+        assert page.count("size: 4711") == shown
+        assert "leaderboard: pass" in page
+
+
 def test_a_profile_is_shown_as_it_was_printed_and_its_files_with_their_numbers() -> None:
     """The report is text in base64; what is none is shown all the same; control characters are harmless."""
     run = samples.run(

@@ -37,6 +37,9 @@ def test_progression(logarithmic: bool) -> None:
     assert paths["line"].count("V") == 1
     assert paths["dots"].count("M") == 3
     assert [name for _, name in made.legend] == ["U2", "U0", "U1"]
+    # The one score of the last user, too, is seen.
+    start, end = paths["user0"].removeprefix("M").split()[0], paths["user0"].partition("H")[2]
+    assert charts.WIDTH > float(end) > float(start)
     heights = {name: float(paths[name].split()[1].partition("H")[0]) for name in ("user0", "user1", "light")}
     # Lower is faster.
     assert heights["user1"] < heights["user0"] < heights["light"]
