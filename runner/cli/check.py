@@ -32,7 +32,7 @@ from runner.cli.task_faults import task_faults
 from runner.devices import described, detect_slots, list_devices
 from runner.evaluation.container_spec import HOST_IMAGE
 from runner.store import Store
-from runner.store.probe import DatabaseFacts, probe
+from runner.store.probe import DatabaseFacts, hidden_text, probe
 from sandbox.errors import RootFilesystemError, SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
 from sandbox.host.hostroot import HostRoot
@@ -209,6 +209,8 @@ def _open_writes(facts: DatabaseFacts) -> Finding:
 
 
 def _schema(facts: DatabaseFacts) -> Finding:
+    if facts.hidden:
+        return Finding.failed("schema", hidden_text(facts.hidden))
     if facts.newer:
         fact = f"version {facts.version}, which this release does not know"
         return Finding.failed("schema", fact, "update kernel-runner on this host")

@@ -207,6 +207,14 @@ SELECT current_setting('server_version') AS server_version, current_database()::
        to_regclass('runner.migration') IS NOT NULL AS has_versions
 FROM pg_catalog.pg_roles r WHERE r.rolname = session_user
 
+-- name: hidden_tables
+-- Our tables with row security and without a policy: only their owner sees rows. And whether this login sees none.
+SELECT c.oid::regclass::text AS name, row_security_active(c.oid) AS from_this_login
+FROM pg_catalog.pg_class c
+WHERE c.relnamespace IN (to_regnamespace('leaderboard'), to_regnamespace('runner')) AND c.relkind = 'r'
+  AND c.relrowsecurity AND NOT EXISTS (SELECT FROM pg_catalog.pg_policy p WHERE p.polrelid = c.oid)
+ORDER BY 1
+
 -- name: session_settings
 -- The settings of a session by name, as JSON text: each is a text, however the session writes other types.
 SELECT json_object_agg(s.name, current_setting(s.name, true)) AS values
