@@ -20,7 +20,6 @@ from runner.cli.app import load_config
 from runner.extras.config import SiteConfig
 from tests.unit.config.page import PAGE, examples, page
 
-
 #: What no reader of TOML takes, or Python holds.
 UNREADABLE = ("hidden", "lease_s = ", f"lease_s = {'9' * 5000}", f"slots = {'[' * 5000}{']' * 5000}")
 
