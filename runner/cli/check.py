@@ -126,6 +126,7 @@ def _database(config: Config) -> Iterator[Finding]:
     yield from _connections(facts, config.host_name, pooled=config.direct_host is not None)
     yield _open_writes(facts)
     yield _schema(facts)
+    yield from _triggers(facts)
     if facts.login is not None:
         yield _login(facts, config.host_name)
     yield _session(facts)
@@ -218,6 +219,16 @@ def _schema(facts: DatabaseFacts) -> Finding:
         fact = f"{facts.version or 'not there'}; missing {', '.join(facts.pending)}"
         return Finding.failed("schema", fact, "run `kernel-runner migrate`")
     return Finding.ok("schema", f"version {facts.version}")
+
+
+def _triggers(facts: DatabaseFacts) -> Iterator[Finding]:
+    if facts.unpinned_triggers:
+        yield Finding.warning(
+            "triggers",
+            f"{'; '.join(facts.unpinned_triggers)}: under our functions these find no name without its schema, and "
+            "what they refuse cannot be stored",
+            "ALTER FUNCTION ... SET search_path = the schemas that it needs",
+        )
 
 
 def _login(facts: DatabaseFacts, host_name: str) -> Finding:

@@ -53,6 +53,8 @@ class DatabaseFacts:
     misread: tuple[str, ...] = ()
     #: Our tables whose rows row security hides from this login.
     hidden: tuple[str, ...] = ()
+    #: Triggers of others on our tables that find no name without a schema, and what they call.
+    unpinned_triggers: tuple[str, ...] = ()
     #: How many connections the server gives to logins without special rights, and how many of all kinds there are.
     connections: int
     connected: int
@@ -91,6 +93,7 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
             hidden = tuple(
                 each["name"] for each in rows(connection, QUERIES["hidden_tables"]) if each["from_this_login"]
             )
+            unpinned = tuple(each["text"] for each in rows(connection, QUERIES["unpinned_triggers"]))
         direct = _notifications_arrive(session.direct_address(dsn, direct_host), dsn)
     except psycopg.Error as error:
         raise DatabaseUnavailableError(str(error).strip()) from error
@@ -104,6 +107,7 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
         direct=direct,
         misread=misread,
         hidden=hidden,
+        unpinned_triggers=unpinned,
         **{name: value for name, value in server.items() if name != "has_versions"},
         **({} if who is None else {**who, "hosts": tuple(who["hosts"])}),
     )
