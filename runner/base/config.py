@@ -422,7 +422,7 @@ class Config(BaseModel):
             raise ConfigError(f"{path}: no such configuration file") from error
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path}: not a TOML file: {error}") from error
         for key in values:
             if key not in cls.model_fields:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
@@ -93,10 +93,10 @@ def notify_socket(environ: Mapping[str, str] | None = None) -> str | None:
     return (os.environ if environ is None else environ).get("NOTIFY_SOCKET") or None
 
 
-def listening_socket() -> int | None:
-    """The file descriptor of the socket that the service manager listens on for us (`sd_listen_fds`), or None."""
-    mine = os.environ.get("LISTEN_PID") == str(os.getpid())
-    return 3 if mine and os.environ.get("LISTEN_FDS") == "1" else None
+def listening_sockets() -> Sequence[int]:
+    """The file descriptors of the sockets that the service manager listens on for us (`sd_listen_fds`)."""
+    count = os.environ.get("LISTEN_FDS", "") if os.environ.get("LISTEN_PID") == str(os.getpid()) else ""
+    return range(3, 3 + int(count)) if count.isdigit() else ()
 
 
 def watchdog_s(environ: Mapping[str, str] | None = None) -> float | None:

@@ -34,7 +34,7 @@ def configure(log_format: Literal["auto", "json", "console"], level: str, stream
     """Set up logging for this process.
 
     Lines go to `stream` (standard error by default). `auto` is `console` on a terminal and `json` elsewhere. Libraries
-    that use the standard `logging` are logged from WARNING upwards, through the same lines.
+    that use the standard `logging` are logged from WARNING upwards, through the same lines, warnings once a minute.
     """
     stream = sys.stderr if stream is None else stream
     console = log_format == "console" or (log_format == "auto" and stream.isatty())
@@ -64,7 +64,7 @@ def configure(log_format: Literal["auto", "json", "console"], level: str, stream
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _Bridge)]:
         root.removeHandler(handler)
-    root.addHandler(_Bridge(level=logging.WARNING))
+    root.addHandler(_Bridge())
     logging.captureWarnings(capture=True)
 
 
@@ -125,10 +125,26 @@ class _Lines:
 
 
 class _Bridge(logging.Handler):
-    """Hands the lines of libraries that use the standard `logging` to structlog."""
+    """Hands the lines of libraries that use the standard `logging` to structlog.
+
+    Warnings of one place in their code once a minute: strangers cause some, such as a web server's of each bad request.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(level=logging.WARNING)
+        self._limit = LogRateLimit()
 
     def emit(self, record: logging.LogRecord) -> None:
-        get_logger(record.name).log(record.levelno, record.getMessage(), exc_info=record.exc_info)
+        text = record.getMessage()
+        more: dict[str, int] = {}
+        if record.levelno < logging.ERROR:
+            # Python's own warnings all come from one place, each once.
+            place = text if record.name == "py.warnings" else f"{record.pathname}:{record.lineno}"
+            left_out = self._limit.due(place)
+            if left_out is None:
+                return
+            more = {"left_out": left_out} if left_out else {}
+        get_logger(record.name).log(record.levelno, text, exc_info=record.exc_info, **more)
 
 
 def _clean(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

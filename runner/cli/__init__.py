@@ -7,8 +7,10 @@ application when that is imported. Only the module of the command that was asked
 from __future__ import annotations
 
 import copy
+import errno
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -57,6 +59,9 @@ _MODULES: Final[Mapping[str, str]] = {
     "webhook": "runner.extras.webhooks.commands",
 }
 
+#: A disk, a quota or a limit takes no more, or nothing.
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and say how it went; `arguments` default to the process's own.
@@ -84,7 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         # As of a full disk or quota, a limit of a file's size, or a terminal that has gone.
         if error.filename is not None or not _is_full(sys.stdout):
-            raise
+            if error.errno not in _NO_ROOM and _has_temporary_folder():
+                raise
+            fail(f"cannot write: {error.strerror}; make room, or set TMPDIR to another folder for temporary files")
+            return ExitCode.INFRASTRUCTURE
         # Both may go to the same file.
         with suppress(OSError):
             fail(f"cannot write to stdout: {error.strerror}")
@@ -117,6 +125,14 @@ def _run(words: Sequence[str]) -> int:
 
 def _nowhere() -> TextIO:
     return Path(os.devnull).open("r+", encoding="utf-8")
+
+
+def _has_temporary_folder() -> bool:
+    try:
+        tempfile.gettempdir()
+    except OSError:
+        return False
+    return True
 
 
 def _is_full(stream: TextIO) -> bool:

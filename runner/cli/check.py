@@ -32,7 +32,7 @@ from runner.cli.task_faults import task_faults
 from runner.devices import described, detect_slots, list_devices
 from runner.evaluation.container_spec import HOST_IMAGE
 from runner.store import Store
-from runner.store.probe import DatabaseFacts, probe
+from runner.store.probe import DatabaseFacts, hidden_text, probe
 from sandbox.errors import RootFilesystemError, SandboxError
 from sandbox.host.engine import DockerEngine, EngineFacts
 from sandbox.host.hostroot import HostRoot
@@ -126,6 +126,7 @@ def _database(config: Config) -> Iterator[Finding]:
     yield from _connections(facts, config.host_name, pooled=config.direct_host is not None)
     yield _open_writes(facts)
     yield _schema(facts)
+    yield from _triggers(facts)
     if facts.login is not None:
         yield _login(facts, config.host_name)
     yield _session(facts)
@@ -209,6 +210,8 @@ def _open_writes(facts: DatabaseFacts) -> Finding:
 
 
 def _schema(facts: DatabaseFacts) -> Finding:
+    if facts.hidden:
+        return Finding.failed("schema", hidden_text(facts.hidden))
     if facts.newer:
         fact = f"version {facts.version}, which this release does not know"
         return Finding.failed("schema", fact, "update kernel-runner on this host")
@@ -216,6 +219,16 @@ def _schema(facts: DatabaseFacts) -> Finding:
         fact = f"{facts.version or 'not there'}; missing {', '.join(facts.pending)}"
         return Finding.failed("schema", fact, "run `kernel-runner migrate`")
     return Finding.ok("schema", f"version {facts.version}")
+
+
+def _triggers(facts: DatabaseFacts) -> Iterator[Finding]:
+    if facts.unpinned_triggers:
+        yield Finding.warning(
+            "triggers",
+            f"{'; '.join(facts.unpinned_triggers)}: under our functions these find no name without its schema, and "
+            "what they refuse cannot be stored",
+            "ALTER FUNCTION ... SET search_path = the schemas that it needs",
+        )
 
 
 def _login(facts: DatabaseFacts, host_name: str) -> Finding:

@@ -34,7 +34,7 @@ from runner.evaluation.container_spec import HOST_IMAGE, SLOT_LABEL
 from runner.evaluation.evaluate import Evaluator
 from runner.evaluation.leftovers import keep_out
 from runner.store import QueueStore
-from runner.store.probe import probe
+from runner.store.probe import hidden_text, probe
 from sandbox.errors import NotReaped, RootFilesystemError, SandboxError
 from sandbox.host.engine import DockerEngine
 from sandbox.host.hostroot import HostRoot
@@ -204,6 +204,8 @@ def require_schema(dsn: str, direct_host: str | None = None) -> None:
             f"a session of database {facts.database!r} does not keep its settings ({'; '.join(facts.misread)}): set "
             "direct_host to the server itself"
         )
+    if facts.hidden:
+        raise DatabaseUnavailableError(f"database {facts.database!r}: {hidden_text(facts.hidden)}")
     if facts.pending:
         schema_text = "has no schema 'runner'" if facts.version is None else f"is at migration {facts.version!r}"
         raise DatabaseUnavailableError(

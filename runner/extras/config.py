@@ -259,7 +259,7 @@ class SiteConfig(Config):
         file = f"the file of {_WEBHOOK_SECRETS}"
         try:
             tables = tomllib.loads(self.secret(_WEBHOOK_SECRETS, environ) or "")
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{file} is not a TOML file: {error}") from None
         names = [webhook.name for webhook in self.webhooks]
         if others := sorted(tables.keys() - set(names)):

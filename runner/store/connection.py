@@ -353,6 +353,9 @@ def _translated(error: psycopg.Error, *, broken: bool) -> Exception:
     if isinstance(error, (*_SACRIFICED, *FORGOTTEN)) or error.diag.source_function == _NOTIFIES:
         return _SacrificedError(f"PostgreSQL: {reason}, at each of {TRIES} tries")
     remedy = BEHIND if is_behind(error) else next((text for kinds, text in _REMEDIES if isinstance(error, kinds)), "")
+    if remedy and error.diag.context:
+        # Which function; it may be one of others, as of a trigger.
+        reason += f" ({error.diag.context.partition(chr(10))[0]})"
     if broken or remedy or _is_outage(error) or isinstance(error, _TIMEOUTS):
         is_right = isinstance(error, psycopg.errors.InsufficientPrivilege)
         return (MissingRightError if is_right else DatabaseUnavailableError)(f"PostgreSQL: {reason}{remedy}")

@@ -26,6 +26,7 @@ from runner.store import queries, schema, session
 from runner.store.base import expect
 from runner.store.connection import READ_ONLY, Row, row, rows
 from runner.store.drift import Column, differences
+from runner.store.probe import hidden_text
 from runner.store.queries import QUERIES
 
 _APPLICATION_NAME = "kernel-runner migrate"
@@ -68,7 +69,7 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
         DatabaseUnavailableError: no connection, or a lock that another session holds for minutes. If it holds up only
             an index, everything else is done, and queries take longer until another call builds it.
         ConfigError: the database user lacks a right, the database is at a version that this release does not know, or
-            the address cannot be parsed; nothing was changed.
+            the address cannot be parsed; nothing was changed. Or row security hides rows; everything is done.
     """
     address = session.conninfo(dsn, application_name=_APPLICATION_NAME, connect_timeout="10")
     with _translated(), _connect(address) as connection:
@@ -77,6 +78,8 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
         _build_indexes(address, connection)
         while _one(connection, QUERIES["keep_scores"], {"limit": _SCORES_AT_ONCE})["more"]:
             pass
+        if hidden := [each["name"] for each in rows(connection, QUERIES["hidden_tables"])]:
+            raise ConfigError(f"the schema is migrated, but {hidden_text(hidden)}")
     return applied
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -17,12 +18,21 @@ from psycopg.rows import dict_row
 from runner.base.errors import DatabaseUnavailableError
 from runner.store import schema, session
 from runner.store.base import expect
-from runner.store.connection import BOUNDS, WRITES, Row, row
+from runner.store.connection import BOUNDS, WRITES, Row, row, rows
 from runner.store.queries import QUERIES
 
 _CONNECT_TIMEOUT_S = "10"
 #: A notification between two sessions of one server takes a millisecond.
 _NOTIFY_TIMEOUT_S = 3.0
+
+
+def hidden_text(tables: Sequence[str]) -> str:
+    """That row security hides the rows of tables, and what to do."""
+    names = ", ".join([*tables[:3], *(["..."] if len(tables) > 3 else [])])
+    return (
+        f"row security hides the rows of {len(tables)} tables ({names}) from all logins but their owner's; turn it off "
+        "(docs/operations.md#rows-that-only-the-owner-sees)"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +51,10 @@ class DatabaseFacts:
     direct: bool
     #: Settings that a session of ours makes and does not keep, as sentences.
     misread: tuple[str, ...] = ()
+    #: Our tables whose rows row security hides from this login.
+    hidden: tuple[str, ...] = ()
+    #: Triggers of others on our tables that find no name without a schema, and what they call.
+    unpinned_triggers: tuple[str, ...] = ()
     #: How many connections the server gives to logins without special rights, and how many of all kinds there are.
     connections: int
     connected: int
@@ -76,6 +90,10 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
             version: str | None = None if applied is None else applied["version"]
             who = row(connection, QUERIES["login_facts"]) if version == schema.versions()[-1] else None
             misread = tuple(session.misread(connection))
+            hidden = tuple(
+                each["name"] for each in rows(connection, QUERIES["hidden_tables"]) if each["from_this_login"]
+            )
+            unpinned = tuple(each["text"] for each in rows(connection, QUERIES["unpinned_triggers"]))
         direct = _notifications_arrive(session.direct_address(dsn, direct_host), dsn)
     except psycopg.Error as error:
         raise DatabaseUnavailableError(str(error).strip()) from error
@@ -88,6 +106,8 @@ def probe(dsn: str, direct_host: str | None = None) -> DatabaseFacts:
         newer=newer,
         direct=direct,
         misread=misread,
+        hidden=hidden,
+        unpinned_triggers=unpinned,
         **{name: value for name, value in server.items() if name != "has_versions"},
         **({} if who is None else {**who, "hosts": tuple(who["hosts"])}),
     )

@@ -207,6 +207,27 @@ SELECT current_setting('server_version') AS server_version, current_database()::
        to_regclass('runner.migration') IS NOT NULL AS has_versions
 FROM pg_catalog.pg_roles r WHERE r.rolname = session_user
 
+-- name: hidden_tables
+-- Our tables with row security and without a policy: only their owner sees rows. And whether this login sees none.
+SELECT c.oid::regclass::text AS name, row_security_active(c.oid) AS from_this_login
+FROM pg_catalog.pg_class c
+WHERE c.relnamespace IN (to_regnamespace('leaderboard'), to_regnamespace('runner')) AND c.relkind = 'r'
+  AND c.relrowsecurity AND NOT EXISTS (SELECT FROM pg_catalog.pg_policy p WHERE p.polrelid = c.oid)
+ORDER BY 1
+
+-- name: unpinned_triggers
+-- Triggers of others on our tables whose functions have no search_path of their own: they run with that of our functions,
+-- in which a name without a schema is one of PostgreSQL's.
+SELECT format('%I on %s calls %s', t.tgname, t.tgrelid::regclass, t.tgfoid::regprocedure) AS text
+FROM pg_catalog.pg_trigger t
+JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+JOIN pg_catalog.pg_language l ON l.oid = p.prolang
+WHERE c.relnamespace IN (to_regnamespace('leaderboard'), to_regnamespace('runner')) AND NOT t.tgisinternal
+  AND t.tgenabled <> 'D' AND l.lanname NOT IN ('internal', 'c')
+  AND NOT EXISTS (SELECT FROM unnest(p.proconfig) AS s (text) WHERE s.text LIKE 'search\_path=%')
+ORDER BY 1
+
 -- name: session_settings
 -- The settings of a session by name, as JSON text: each is a text, however the session writes other types.
 SELECT json_object_agg(s.name, current_setting(s.name, true)) AS values

@@ -158,7 +158,7 @@ def _by_name(paths: Iterable[Path]) -> dict[str, _File]:
 def _read(path: Path) -> _File:
     try:
         keys = tomllib.loads(path.read_text(encoding=ENCODING))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not a TOML file: {error}") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error

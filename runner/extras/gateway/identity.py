@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ _OPERATOR: Final = "o"
 _USER: Final = "u"
 _DIGEST: Final = "sha256:"
 _LONGEST: Final = 512
+#: Of an address that may end in a slash.
+_PORT: Final = re.compile(r":([0-9]{1,5})/?$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +187,7 @@ async def session(request: Request) -> Session | None:
     """
     if request.method == "GET" and CLI_HEADER in request.headers:
         return Session(user=await cli_user(request), csrf=secrets.token_hex())
-    parts = request.cookies.get(cookie_of(app_state(request)), "").split(".")
+    parts = request.cookies.get(cookie_of(request), "").split(".")
     if len(parts) != 3 or not parts[1].isascii() or not parts[1].isdigit() or len(parts[1]) > 12:
         return None
     if int(parts[1]) < time.time():
@@ -201,9 +204,12 @@ async def session(request: Request) -> Session | None:
     return Session(user=who, csrf=_signature(key, "csrf", parts[1]))
 
 
-def cookie_of(current: AppState) -> str:
-    """The name of the cookie of a session."""
-    return cookie_prefix(secure=is_public_https(current)) + _COOKIE
+def cookie_of(request: Request) -> str:
+    """The name of the cookie of a session, with the port: browsers keep cookies by host alone, for all ports of it."""
+    current = app_state(request)
+    address = current.config.gateway_public_url or request.headers.get("host", "")
+    port = _PORT.search(address)
+    return cookie_prefix(secure=is_public_https(current)) + _COOKIE + ("" if port is None else f"_{port[1]}")
 
 
 async def new_cookie(current: AppState, who: User) -> str | None:

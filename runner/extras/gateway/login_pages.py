@@ -38,7 +38,7 @@ def _logged_in(request: Request, response: Response, cookie: str) -> Response:
     current = app_state(request)
     # A proxy that nobody told of leaves the scheme at http.
     secure = is_public_https(current) or request.url.scheme == "https"
-    name = cookie_of(current)
+    name = cookie_of(request)
     response.set_cookie(name, cookie, max_age=SESSION_S, httponly=True, samesite="lax", secure=secure, path="/")
     return response
 
@@ -88,5 +88,5 @@ async def logout(request: Request, session: Session | None) -> Response:
         require_token(session, await form(request))
     response = go_to("/")
     current = app_state(request)
-    response.delete_cookie(cookie_of(current), path="/", secure=is_public_https(current))
+    response.delete_cookie(cookie_of(request), path="/", secure=is_public_https(current))
     return response

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from runner.base import logs
-from runner.base.environment import listening_socket
+from runner.base.environment import listening_sockets
 from runner.base.errors import ConfigError
 from runner.extras.config import SiteConfig
 from runner.extras.gateway.app import build
@@ -117,15 +117,15 @@ def serve(config: SiteConfig) -> None:
     store = AsyncStore(dsn, queries=QUERIES, connections=config.gateway_connections, name="kernel-runner gateway")
     token = config.gateway_admin_token()
     app = build(config, store, admin_token=token)
-    given = listening_socket()
+    given = listening_sockets()
     address = config.gateway_address
-    if given is None and address.path is not None:
+    if not given and address.path is not None:
         # What an earlier process left.
         with suppress(FileNotFoundError):
             if stat.S_ISSOCK(address.path.lstat().st_mode):
                 address.path.unlink()
     log = logs.get_logger("gateway.server")
-    log.info("the gateway starts", listen=str(address) if given is None else "systemd", admin=token is not None)
+    log.info("the gateway starts", listen="systemd" if given else str(address), admin=token is not None)
     # uvicorn finishes what is open and then sends itself the signal again: that is the end wanted, not a failure.
     signal.signal(signal.SIGTERM, _end)
     server = Server(
@@ -136,7 +136,7 @@ def serve(config: SiteConfig) -> None:
         proxies=trusted(config.gateway_trusted_proxies),
     )
     with suppress(KeyboardInterrupt):
-        server.run(None if given is None else [socket.socket(fileno=given)])
+        server.run([socket.socket(fileno=number) for number in given] or None)
     if not server.started:
         raise ConfigError(f"the gateway cannot listen at {address} (gateway_listen); the log says why")
 

@@ -58,7 +58,8 @@ def mcp(
     from runner.extras.mcp.gateway import Gateway
     from runner.extras.mcp.server import build
 
-    build(Gateway(url=gateway, token=_token()), folder or [Path.cwd()]).run()
+    # Not the absolute path: a working directory that has been removed has none.
+    build(Gateway(url=gateway, token=_token()), folder or [Path()]).run()
 
 
 def _token() -> str | None:
@@ -68,7 +69,8 @@ def _token() -> str | None:
         return given.strip()
     try:
         kept = yaml.safe_load((Path.home() / _POPCORN).read_text(encoding=ENCODING))
-    except FileNotFoundError:
+    except (FileNotFoundError, RuntimeError):
+        # No such file, or a user without a home directory, as in containers.
         return None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"~/{_POPCORN} cannot be read ({error}); mend it, or set {_TOKEN_VARIABLE}") from error

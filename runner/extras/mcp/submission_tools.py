@@ -240,8 +240,8 @@ def _code(source: str | None, path: str | None, file_name: str, *, folders: Sequ
         return _kernel_name(file_name), source.encode("utf-8", "replace")
     if source is not None:
         raise ToolError("Give source or path, not both.")
-    names = ", ".join(map(str, folders))
     try:
+        names = ", ".join(str(folder.absolute()) for folder in folders)
         places = [(folder / path).resolve() for folder in folders]
         inside = [each for each in places if any(each.is_relative_to(folder.resolve()) for folder in folders)]
         if not inside:

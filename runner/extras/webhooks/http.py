@@ -24,6 +24,8 @@ CONNECT_S: Final = 5.0
 #: From the name's resolution to the head of the answer.
 TOTAL_S: Final = 15.0
 _LAST_PORT: Final = 65535
+#: Answers that may be about one message: malformed, too large, not to be processed.
+_OF_A_MESSAGE: Final = (400, 413, 422)
 #: Of a name with more addresses, only so many are tried.
 _ADDRESSES: Final = 4
 #: What the public Internet's addresses of version 6 are taken from.
@@ -34,7 +36,7 @@ _UNICAST: Final = ip_network("2000::/3")
 class Outcome:
     """What came of a message."""
 
-    #: `told`, `failed` or `ended`: the target wants no more.
+    #: `told`; `failed`; `refused`: the target may want this message alone not; `ended`: it wants no more.
     kind: str
     reason: str | None = None
     #: How long the target asks to be left alone.
@@ -144,7 +146,8 @@ def _outcome(response: httpx2.Response) -> Outcome:
         return Outcome(kind="ended", reason="answer 410")
     after = _retry_after_s(response.headers.get("retry-after", "")) if status in (429, 503) else None
     redirect = ", a redirect, which is not followed" if response.has_redirect_location else ""
-    return Outcome(kind="failed", reason=f"answer {status}{redirect}", retry_after_s=after)
+    kind = "refused" if status in _OF_A_MESSAGE else "failed"
+    return Outcome(kind=kind, reason=f"answer {status}{redirect}", retry_after_s=after)
 
 
 def _retry_after_s(text: str) -> float | None:

@@ -11,8 +11,9 @@ import json
 import signal
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any, Final
 
@@ -92,17 +93,40 @@ class Sender:
         while not self._stopped:
             holder = str(uuid.uuid4())
             try:
-                row = await self._store.one("claim_webhook", configured=list(self._secrets), holder=holder)
+                events = await self._store.all("claim_webhook", configured=list(self._secrets), holder=holder)
             except DatabaseUnavailableError as error:
                 self._away(error)
                 return
-            if row is None:
+            if not events:
                 return
-            task = asyncio.create_task(self._tell(row, holder))
+            task = asyncio.create_task(self._tell(events, holder))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _tell(self, event: Mapping[str, Any], holder: str) -> None:
+    async def _tell(self, events: Sequence[Mapping[str, Any]], holder: str) -> None:
+        """Tell a target the first event, and the next one only if it refuses that."""
+        outcomes: list[tuple[Mapping[str, Any], http.Outcome]] = []
+        for event in events:
+            outcomes.append((event, await self._post(event)))
+            if outcomes[-1][1].kind != "refused":
+                break
+        end = outcomes[-1][1].kind
+        if end not in ("told", "ended"):
+            # It takes none of them: it is broken, and they wait.
+            event, outcome = outcomes[0]
+            outcomes = [(event, replace(outcome, kind="failed"))]
+        for event, outcome in outcomes:
+            given_up = await self._note(event, holder, outcome)
+            name, reason = event["name"], outcome.reason
+            if outcome.kind == "ended":
+                _log.error("webhook_ended", webhook=name, reason=reason, given_up=given_up)
+            elif given_up:
+                _log.error("webhook_events_given_up", webhook=name, reason=reason, given_up=given_up)
+            elif outcome.kind == "failed":
+                _log.warning("webhook_failed", webhook=name, reason=reason)
+        await self._begin()
+
+    async def _post(self, event: Mapping[str, Any]) -> http.Outcome:
         name, of_board = event["name"], event["url"] is not None
         # Of a leaderboard's own target they are as they were stored, valid or not.
         own = event["url"], event["secret"]
@@ -111,18 +135,10 @@ class Sender:
             content = messages.body(event["format"], event, public_url=self._public_url)
             headers = messages.headers(str(event["key"]), int(time.time()), content, secret)
             allowed = self._allowed if of_board else None
-            outcome = await http.post(self._over, url or "", content, headers, allowed=allowed)
+            return await http.post(self._over, url or "", content, headers, allowed=allowed)
         except Exception as error:  # noqa: BLE001 - else it would be told again each minute, and never given up
             # Its text may hold the address or the secret.
-            outcome = http.Outcome(kind="failed", reason=f"{type(error).__name__} in the sender")
-        given_up = await self._note(event, holder, outcome)
-        if outcome.kind == "ended":
-            _log.error("webhook_ended", webhook=name, reason=outcome.reason, given_up=given_up)
-        elif given_up:
-            _log.error("webhook_events_given_up", webhook=name, reason=outcome.reason, given_up=given_up)
-        elif outcome.kind == "failed":
-            _log.warning("webhook_failed", webhook=name, reason=outcome.reason)
-        await self._begin()
+            return http.Outcome(kind="refused", reason=f"{type(error).__name__} in the sender")
 
     async def _note(self, event: Mapping[str, Any], holder: str, outcome: http.Outcome) -> int:
         """Note what came of an event, however long the database is away: else it would be told again."""

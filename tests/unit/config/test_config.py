@@ -20,6 +20,9 @@ from runner.cli.app import load_config
 from runner.extras.config import SiteConfig
 from tests.unit.config.page import PAGE, examples, page
 
+#: What no reader of TOML takes, or Python holds.
+UNREADABLE = ("hidden", "lease_s = ", f"lease_s = {'9' * 5000}", f"slots = {'[' * 5000}{']' * 5000}")
+
 
 @pytest.fixture
 def load(tmp_path: Path) -> Callable[..., SiteConfig]:
@@ -118,7 +121,7 @@ def test_slots_in_the_environment_are_json(load: Callable[..., SiteConfig]) -> N
             for text in ("proxy.example", "10.0.1.5/24", "10.0.0.1;10.0.0.2", "10.0.0.1:80", "[::1]", "10.0.0.1, *")
         ),
         ("gateway_public_url = 'x.example'", "gateway_public_url: found 'x.example', expected: .*"),
-        ("lease_s = ", r"config\.toml: not a TOML file"),
+        *((text, r"config\.toml: not a TOML file") for text in UNREADABLE),
     ],
 )
 def test_a_wrong_value_is_refused_with_key_found_and_expected(
@@ -146,7 +149,7 @@ def test_a_wrong_value_is_refused_with_key_found_and_expected(
             for key in ("x" * 31, "x" * 33, "x" * 35, "x" * 32 + "=", "x" * 92)
         ),
         ("{name = 'a', format = 'slack', url = 'http://x'}", "b.url = 'http://y'", "has 'b', expected names of .*: a"),
-        ("{name = 'a', format = 'slack', url = 'http://x'}", "hidden", "is not a TOML file"),
+        *(("{name = 'a', format = 'slack', url = 'http://x'}", text, "is not a TOML file") for text in UNREADABLE),
         ("{name = 'a', format = 'slack'}", "a = 'hidden'", r"found a value, expected a\.url = "),
         ("{name = 'a', format = 'slack', url = 'hidden'}", "", r"webhooks\[0\]\.url: found a value that is not shown"),
         (

@@ -77,7 +77,7 @@ def test_extends_merges_the_environment_and_leaves_the_aliases(tmp_path: Path) -
         ('name = "X"\nvendor = "none"\ndevice_names = ["("]\n', r"x\.toml: device_names\.0: .* not a regular"),
         ('name = "a b"\nvendor = "none"\n', r"x\.toml: name: found 'a b'"),
         ('name = "X"\nvendor = "none"\n[environment]\n"A=B" = "1"\n', r"x\.toml: environment\.A=B"),
-        ("name = ", r"x\.toml: not a TOML file"),
+        *((f"name = {value}", r"x\.toml: not a TOML file") for value in ("", "9" * 5000, f"{'[' * 5000}{']' * 5000}")),
         (
             'extends = "H100"\nname = "X"\npartition = "1g"\ncount = 2\n',
             r"x\.toml: count: found 2 with partition '1g', expected 1: a CUDA process uses one MIG instance",

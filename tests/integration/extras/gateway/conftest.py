@@ -81,7 +81,7 @@ class Stream:
     """A connection on which a server sends events for as long as it likes."""
 
     def __init__(self, port: int, request: str, body: bytes = b"", **headers: str) -> None:
-        lines = {"Host": "x", "Connection": "close", "Content-Length": str(len(body)), **headers}
+        lines = {"Host": f"127.0.0.1:{port}", "Connection": "close", "Content-Length": str(len(body)), **headers}
         head = "\r\n".join((f"{request} HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()), "\r\n"))
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         self._socket.sendall(head.encode() + body)

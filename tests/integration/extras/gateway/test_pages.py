@@ -218,7 +218,7 @@ def test_login_and_logout(gate: Gate, browser: Browser) -> None:
     checked(browser.get("/mine"))
     assert browser.post("/logout", b"").status == 403
     gone = browser.post("/logout", f"csrf={browser.csrf()}".encode())
-    assert 'kernel_runner_session=""' in gone.headers["set-cookie"]
+    assert f'kernel_runner_session_{gate.port}=""' in gone.headers["set-cookie"]
 
 
 def test_no_neighbour_logs_a_browser_in(open_gate: Callable[..., Gate]) -> None:
@@ -237,20 +237,32 @@ def test_no_neighbour_logs_a_browser_in(open_gate: Callable[..., Gate]) -> None:
     assert victim.get("/mine").headers["location"].startswith("/login?")
 
 
+def test_two_gateways_of_one_host_do_not_log_each_other_out(open_gate: Callable[..., Gate]) -> None:
+    """A browser sends the cookies of a host to all of its ports."""
+    gates = [open_gate(), open_gate()]
+    for number, gate in enumerate(gates):
+        gate.user(f"user-{number}")
+    browsers = [Browser(gate, f"user-{number}-token") for number, gate in enumerate(gates)]
+    kept = dict(browser.cookie.split("=") for browser in browsers)
+    for number, browser in enumerate(browsers):
+        browser.cookie = "; ".join(f"{name}={value}" for name, value in kept.items())
+        assert f"User-{number}" in browser.get("/mine").text
+
+
 def test_a_session_ends_with_its_token(gate: Gate, ada: Browser) -> None:
     """At once, on every process; a cookie that was changed is none."""
     assert ada.get("/mine").status == 200
     name, until, signature = ada.cookie.split(".")
-    kept = ada.cookie
+    kept, cookie = ada.cookie, ada.cookie.partition("=")[0]
     for changed in (
         f"{name}.{int(until) + 1}.{signature}",
         f"{name}.{until}.{'0' * 64}",
         f"{name}.1.{signature}",
-        "kernel_runner_session=x",
-        "kernel_runner_session=ub.9.\xe9",
-        "kernel_runner_session=o.99999999999.0",
-        "kernel_runner_session=..",
-        "kernel_runner_session=u%ff.99999999999.x",
+        f"{cookie}=x",
+        f"{cookie}=ub.9.\xe9",
+        f"{cookie}=o.99999999999.0",
+        f"{cookie}=..",
+        f"{cookie}=u%ff.99999999999.x",
     ):
         ada.cookie = changed
         assert ada.get("/mine").status == 303, changed

@@ -55,6 +55,8 @@ class Target:
     messages: list[Message] = field(default_factory=list)
     #: Status and headers by path; else 204. None: the connection ends without an answer.
     answers: dict[str, tuple[int, Mapping[str, str]] | None] = field(default_factory=dict)
+    #: Status by what a message says, whatever its path.
+    refuses: dict[str, int] = field(default_factory=dict)
     #: Paths that do not answer until it is set.
     held: dict[str, threading.Event] = field(default_factory=dict)
 
@@ -76,7 +78,8 @@ class Target:
         self.messages.append(message)
         if (held := self.held.get(message.path)) is not None:
             held.wait(PATIENCE_S)
-        return self.answers.get(message.path, (204, {}))
+        refused = next((status for text, status in self.refuses.items() if text.encode() in message.body), None)
+        return (refused, {}) if refused is not None else self.answers.get(message.path, (204, {}))
 
 
 @pytest.fixture

@@ -318,6 +318,38 @@ def test_a_target_that_fails_is_tried_less_often_and_given_up_after_a_day(
     assert play.db.execute("SELECT id FROM runner.webhook_event").fetchall() == []
 
 
+@pytest.mark.parametrize("status", [400, 413, 422])
+@pytest.mark.parametrize("kept_back", [1, 2])
+def test_a_message_that_is_refused_keeps_no_other_back(
+    play: Play, submit: Submit, bench: Bench, status: int, kept_back: int
+) -> None:
+    """It is given up once the target takes a later one; a target that takes none is told all of them when it does."""
+    bench.board()
+    play.configure(chat=RECORDS)
+    play.tell()
+    play.target.refuses = {f'"user": "BAD{number}"': status for number in range(kept_back)}
+    bad = [submit(f"bad{number}", 90 - number) for number in range(kept_back)]
+    good = [submit("a", 9), submit("b", 8)]
+    for _ in range(4):
+        play.tell()
+        assert (told(play.target, "/chat")[-1], play.state("chat")["given_up"]) == (("record", bad[0]), 0)
+        play.later("10 minutes")
+    play.tell()
+    assert [key for key in told(play.target, "/chat") if key[1] in good] == [("record", item) for item in good]
+    state = play.state("chat")
+    assert (state["state"], state["waiting"], state["given_up"]) == ("up", 0, kept_back)
+
+    play.target.refuses = {"record.new": status}
+    late = [submit("c", 7), submit("d", 6), submit("e", 5)]
+    for _ in range(8):
+        play.tell()
+        play.later("10 minutes")
+    assert (play.state("chat")["waiting"], play.state("chat")["given_up"]) == (3, kept_back)
+    play.target.refuses = {}
+    play.tell()
+    assert told(play.target, "/chat")[-3:] == [("record", item) for item in late]
+
+
 def test_a_boards_own_target_reaches_public_addresses_alone(
     play: Play, submit: Submit, bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

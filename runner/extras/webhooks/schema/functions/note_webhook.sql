@@ -1,7 +1,7 @@
 -- Notes what came of telling a target an event, and lets go of the target; returns how many events it will not be told.
 -- `outcome`: told; failed, which is tried again after a pause that doubles from 5 seconds to 10 minutes, or after what
--- the target asked for, an hour at most; ended, the target is told nothing more. What is older than a day is given up
--- when the target has failed for a day.
+-- the target asked for, an hour at most; refused, this event is given up, the target takes others; ended, the target is
+-- told nothing more. What is older than a day is given up when the target has failed for a day.
 CREATE OR REPLACE FUNCTION runner.note_webhook(
     webhook_id bigint, event_id bigint, holder uuid, outcome text, reason text, retry_after_s double precision
 ) RETURNS integer
@@ -27,6 +27,13 @@ BEGIN
     END IF;
     IF v_webhook.sender IS DISTINCT FROM note_webhook.holder THEN
         RETURN 0;
+    END IF;
+    IF note_webhook.outcome = 'refused' THEN
+        DELETE FROM runner.webhook_delivery d
+        WHERE d.webhook_id = note_webhook.webhook_id AND d.event_id = note_webhook.event_id;
+        GET DIAGNOSTICS v_given_up = ROW_COUNT;
+        UPDATE runner.webhook w SET given_up = w.given_up + v_given_up WHERE w.id = note_webhook.webhook_id;
+        RETURN v_given_up;
     END IF;
     IF note_webhook.outcome = 'ended' OR v_webhook.since < now() - interval '1 day' THEN
         DELETE FROM runner.webhook_delivery d USING runner.webhook_event e
