@@ -96,8 +96,10 @@ def check(  # noqa: C901 a list of questions, one after the other
 
     - `reference`: `check_implementation` accepts `ref_kernel`, computed from copies of the inputs.
 
+    - `output`: the reference's has elements, and no NaN.
+
     - `check of`: outputs with one NaN, shifted by one, of zeros, of their mean everywhere, and right for another seed
-    are refused. Accepted on all cases fails, on some warns.
+    are refused, each of several by itself. Accepted on all cases fails, on some warns.
 
     - `inputs`: an answer for another seed's values of one input is refused on some case. A note names those that
     do not depend on the seed.
