@@ -85,8 +85,8 @@ def check(  # noqa: C901 a list of questions, one after the other
     code 2). Then runs its code in the evaluation environment on this host's devices, without a container. Lines (exit
     code 1 if one fails):
 
-    - a GPU type: it has tests and benchmarks; its memory holds them, by `memory` or `bytes` in runner.yml; `world_size`
-    is one number, at most the type's devices. Shows a perfect kernel's times.
+    - a GPU type: it has tests and benchmarks, none twice; its memory holds them, by `memory` or `bytes` in runner.yml;
+    `world_size` is one number, at most the type's devices. Shows a perfect kernel's times.
 
     - `cases`: each generates, also with the largest seed of a secret run, and fits the memory as the judge counts it.
 
