@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,7 +33,6 @@ from tasks.harness.judge.cases import LARGEST_SEED, Case, CaseError, parse_cases
 from tasks.harness.judge.problem import CheckRaised, Problem, TaskFault, rng_seed_of
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import JudgeFailed, evaluate
-from tasks.harness.shared.values import tensors_of
 
 #: Seconds that the import of a template may take; it may compile.
 _IMPORT_TIMEOUT_S = 180.0
@@ -254,12 +254,14 @@ class _Rehearsal:
     ) -> None:
         with running(_REFERENCE):
             measured["reference_ns"], right = _timed(lambda: reference(data))
-        leaves = tensors_of(right)
+        leaves = _leaves(right)
         measured["output_bytes"] = sum(leaf.numel() * leaf.element_size() for leaf in leaves)
         measured["check_ns"], (good, message) = _timed(lambda: self._answer(problem, case, right))
         if not good:
             raise TaskFault(f"check_implementation refuses ref_kernel's own output: {message.splitlines()[0]}")
-        self._with_elements += any(leaf.numel() for leaf in leaves)
+        # One without tensors may be a number.
+        nothing = isinstance(right, tuple | list) and not right
+        self._with_elements += any(leaf.numel() for leaf in leaves) or not (leaves or nothing)
         self._with_nan += [case.spec] if any(map(_contains_nan, leaves)) else []
         quick = measured["reference_ns"] + measured["check_ns"] <= _TRIED_NS
         if quick:
@@ -290,7 +292,7 @@ class _Rehearsal:
         if case.seed is None:
             return
         other_case = Case(spec=case.spec, arguments=case.with_seed(case.seed ^ 1))
-        own, other = (tensors_of(self._generate(problem, each)[0]) for each in (case, other_case))
+        own, other = (_leaves(self._generate(problem, each)[0]) for each in (case, other_case))
         if [(leaf.shape, leaf.dtype) for leaf in own] != [(leaf.shape, leaf.dtype) for leaf in other]:
             return
         differing = [
@@ -305,9 +307,7 @@ class _Rehearsal:
 
         def answer(replaced: Sequence[int]) -> object | None:
             data = self._generate(problem, case)[0]
-            leaves = [
-                other[index].clone() if index in replaced else leaf for index, leaf in enumerate(tensors_of(data))
-            ]
+            leaves = [other[index].clone() if index in replaced else leaf for index, leaf in enumerate(_leaves(data))]
             # Inputs may belong together.
             with contextlib.suppress(Exception):
                 return reference(_rebuilt(data, iter(leaves)))
@@ -570,16 +570,41 @@ def _timed(function: Callable[[], Value]) -> tuple[int, Value]:
     return time.perf_counter_ns() - start_ns, value
 
 
+def _leaves(value: object) -> list[torch.Tensor]:
+    """The tensors of a value, in order."""
+    leaves: list[torch.Tensor] = []
+
+    def note(leaf: torch.Tensor) -> torch.Tensor:
+        leaves.append(leaf)
+        return leaf
+
+    _mapped(value, note)
+    return leaves
+
+
 def _rebuilt(value: object, leaves: Iterator[torch.Tensor]) -> object:
     """The same structure with other tensors."""
+    return _mapped(value, lambda _: next(leaves))
+
+
+def _mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> object:  # noqa: ANN401 whatever a task makes
+    """The same structure with each tensor changed, in objects of the task's own classes, too."""
     if isinstance(value, torch.Tensor):
-        return next(leaves)
+        return change(value)
     if isinstance(value, Mapping):
-        return {key: _rebuilt(item, leaves) for key, item in value.items()}
+        return {key: _mapped(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        items = [_rebuilt(item, leaves) for item in value]
+        items = [_mapped(item, change) for item in value]
         return items if isinstance(value, list) else getattr(type(value), "_make", tuple)(items)
+    if hasattr(value, "__dict__") and _directory_of(type(value).__module__) == _directory_of("reference"):
+        changed = copy(value)
+        vars(changed).update({name: _mapped(item, change) for name, item in vars(value).items()})
+        return changed
     return value
+
+
+def _directory_of(module: str) -> Path:
+    return Path(getattr(sys.modules.get(module), "__file__", None) or "").parent
 
 
 def _rounded(leaf: torch.Tensor, bits: int) -> torch.Tensor:
@@ -595,7 +620,7 @@ def _raw(leaf: torch.Tensor) -> torch.Tensor:
 
 def _same(one: object, other: object) -> bool:
     """Whether two values have tensors of the same bytes."""
-    ones, others = (list(map(_raw, tensors_of(value))) for value in (one, other))
+    ones, others = (list(map(_raw, _leaves(value))) for value in (one, other))
     return len(ones) == len(others) and all(map(torch.equal, ones, others))
 
 

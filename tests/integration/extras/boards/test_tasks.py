@@ -193,6 +193,17 @@ def test_a_failure_names_the_authors_own_line(run_code: Call, tmp_path: Path, be
             {"inputs": "check_implementation accepts answers for another seed's input 1 of 2"},
         ),
         (
+            {
+                "COUNT =": "class Data:\n    def __init__(self, *parts):\n        self.parts = parts\n\n\nCOUNT =",
+                "return torch.randn(": "return 7, Data(torch.full((1,), float(seed)), torch.randn(",
+                "manual_seed(seed))": "manual_seed(seed)))",
+                "data * 2": "data[1].parts[1] * 2 + data[1].parts[0] * 1e-6",
+                "torch.equal(": "torch.allclose(",
+            },
+            "",
+            {"inputs": "check_implementation accepts answers for another seed's input 1 of 2"},
+        ),
+        (
             {"return torch.randn(": "return torch.ones(1), torch.randn(", "data * 2": "data[1] * 2 * data[0]"},
             "",
             {"constant inputs": "the same with another seed: input 1 of 2"},
@@ -271,6 +282,7 @@ OUTPUTS = {
     "(data * torch.nan).to(torch.float8_e5m2)": ("warning", "ref_kernel's has NaN on 2 of 2 cases (n: 4; seed: 1)"),
     "data / (len(data) < 5) * 0": ("warning", "ref_kernel's has NaN on 1 of 2 cases (n: 8; seed: 2)"),
     "[data, data[:0]]": None,
+    "data.sum().item()": None,
 }
 
 
@@ -278,7 +290,11 @@ OUTPUTS = {
 def test_an_output_that_shows_no_fault_is_noticed(run_code: Call, tmp_path: Path, output: str) -> None:
     """One without elements, and one whose NaN equals that of a buffer which nobody wrote."""
     reference = REFERENCE.partition("def check_implementation")[0].replace("data * 2", output)
-    reference += "from utils import make_match_reference\n\ncheck_implementation = make_match_reference(ref_kernel)\n"
+    reference += (
+        "from utils import make_match_reference\n\nmatches = make_match_reference(ref_kernel)\n\n\n"
+        "def check_implementation(data, output):\n"
+        "    return output == ref_kernel(data) if isinstance(output, float) else matches(data, output)\n"
+    )
     names = {"submission.py": "@SUBMISSION@", "eval.py": "@HARNESS@", "utils.py": "utils.py"}
     files = [{"name": name, "source": source} for name, source in {**names, "reference.py": "reference.py"}.items()]
     folder = write_folder(tmp_path / "blank", reference=reference, files=files)
