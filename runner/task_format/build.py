@@ -236,12 +236,8 @@ def _extra_problems(task: Task, where: str) -> Iterator[str]:
 
 def _work_problems(task: Task, where: str, extra_where: str, prefix: str) -> Iterator[str]:
     extra = task.extra
-    for key, value, needs, needed in (
-        ("math", extra.math, "flops", extra.flops),
-        ("written", extra.written, "bytes", extra.bytes),
-    ):
-        if value is not None and needed is None:
-            yield problem(extra_where, key, f"{shown(str(value))} without `{needs}`", f"`{needs}` beside it")
+    if extra.written is not None and extra.bytes is None:
+        yield problem(extra_where, "written", f"{shown(extra.written)} without `bytes`", "`bytes` beside it")
     expressions = {"flops": extra.flops, "bytes": extra.bytes, "written": extra.written, "memory": extra.memory}
     for key, expression in expressions.items():
         if expression is None:

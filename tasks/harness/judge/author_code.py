@@ -12,6 +12,7 @@ import mmap
 import os
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 
 from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD
 
@@ -68,10 +69,17 @@ def running(call: str) -> Iterator[None]:
     _write(before)
 
 
-def sentence_of(error: BaseException) -> str:
-    """An exception of the author's code as text."""
+def sentence_of(error: BaseException, directory: Path | None = None) -> str:
+    """An exception of the author's code as text; its first line ends with where it was raised below `directory`."""
     shown = error.__cause__ or error if isinstance(error, Escaped) else error
-    return "".join(traceback.format_exception_only(shown)).strip()[:2000]
+    text = "".join(traceback.format_exception_only(shown)).strip()[:2000]
+    if directory is None:
+        return text
+    frames = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(shown.__traceback__)]
+    own = [f" ({path.relative_to(directory)}, line {line})" for path, line in frames if path.is_relative_to(directory)]
+    first, newline, rest = text.replace(f"{directory}/", "").partition("\n")
+    # A SyntaxError names its own place.
+    return first + (own[-1] if own and not isinstance(shown, SyntaxError) else "") + newline + rest
 
 
 def _write(call: str) -> None:

@@ -48,6 +48,7 @@ class Problem:
         reference: Callable[[object], object] | None,
         modules: frozenset[str],
         settings: OwnSettings | None = None,
+        directory: Path | None = None,
     ) -> None:
         self._generate = generate
         self._check = check
@@ -55,6 +56,8 @@ class Problem:
         self._modules = modules
         #: What importing the task has set.
         self._settings = settings or OwnSettings()
+        #: Where its files are.
+        self._directory = directory
 
     @staticmethod
     def unpack(files: Mapping[str, str], directory: Path) -> None:
@@ -86,7 +89,7 @@ class Problem:
             with settings.installed("the import of the task's reference.py"):
                 module = importlib.import_module("reference")
         except Exception as error:
-            raise TaskFault(f"the task's reference.py cannot be imported: {sentence_of(error)}") from error
+            raise TaskFault(f"the task's reference.py cannot be imported: {sentence_of(error, directory)}") from error
         functions = {name: getattr(module, name, None) for name in ("generate_input", "check_implementation")}
         for name, function in functions.items():
             if not callable(function):
@@ -98,6 +101,7 @@ class Problem:
             reference=reference if callable(reference) else None,
             modules=frozenset(path.stem for path in directory.glob("*.py")),
             settings=settings,
+            directory=directory,
         )
 
     def generate(self, arguments: Mapping[str, Value], *, rng_seed: int | None) -> object:
@@ -116,7 +120,7 @@ class Problem:
                 return self._generate(**arguments)
         except Exception as error:
             raise_for_device(error)
-            raise TaskFault(f"the task's generate_input raised {sentence_of(error)} (reference.py)") from error
+            raise TaskFault(f"the task's generate_input raised {sentence_of(error, self._directory)}") from error
         finally:
             if rng_seed is not None:
                 scramble()
@@ -156,7 +160,7 @@ class Problem:
                 good, message = _verdict(answer)
         except Exception as error:
             raise_for_device(error)
-            raise CheckRaised(sentence_of(error)) from error
+            raise CheckRaised(sentence_of(error, self._directory)) from error
         if good is None or not isinstance(message, str | None):
             parts = ", ".join(type(part).__qualname__ for part in answer) if isinstance(answer, tuple | list) else ""
             raise TaskFault(

@@ -121,7 +121,7 @@ class RankCheckers:
             if not same[rank]["same"]:
                 raise Fault("wrong_answer", f"the output could not be compared: {text}").of_rank(rank)
         rank, text = min(raised.items())
-        raise TaskFault(f"rank {rank}: the task's check_implementation raised {text} (reference.py)")
+        raise TaskFault(f"rank {rank}: the task's check_implementation raised {text}")
 
 
 def named(ranks: Sequence[int]) -> str:

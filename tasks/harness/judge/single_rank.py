@@ -250,7 +250,7 @@ class SingleRank:
             good, message = self._problem.check(last.data, last.output.value())
         except CheckRaised as raised:
             if self._same_structure(last):
-                raise TaskFault(f"the task's check_implementation raised {raised} (reference.py)") from raised
+                raise TaskFault(f"the task's check_implementation raised {raised}") from raised
             raise Fault("wrong_answer", f"the output could not be compared: {raised}") from raised
         if not good:
             raise Fault("wrong_answer", message)

@@ -22,8 +22,8 @@ def generate_input(num_tokens: int, hidden_dim: int, group_size: int, seed: int,
     powers = torch.randint(*((-60, 100) if edge else (-12, 13)), (*shape, 1), device=device, generator=generator)
     groups = torch.randn(*shape, group_size, device=device, generator=generator)
     groups = torch.ldexp(groups, powers)
-    # The last token's second group is zeros: it has a scale, too.
-    groups[-1, 1] = 0
+    # The last token's second group, where there is one, is zeros: it has a scale, too.
+    groups[-1, 1:2] = 0
     # NaN: an element that was not written cannot pass.
     x = groups.flatten(1)
     return x, torch.full_like(x, float("nan")), torch.full_like(groups[..., 0], float("nan"))

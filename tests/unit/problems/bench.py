@@ -94,9 +94,9 @@ def hidden_cases(folder: TaskFolder) -> Sequence[dict[str, Any]]:
     return [dict(case) for case in folder.task.cases_for("CPU").hidden or ()]
 
 
-def reseeded(case: dict[str, Any]) -> dict[str, Any]:
-    """The case with another seed."""
-    return {**case, "seed": case["seed"] + 13}
+def reseeded(case: dict[str, Any], number: int = 1) -> dict[str, Any]:
+    """The case with another seed, one of any number; 0 is its own."""
+    return {**case, "seed": case["seed"] + 13 * number}
 
 
 def solutions(name: str, kind: str) -> list[Path]:

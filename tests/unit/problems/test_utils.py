@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -38,6 +39,41 @@ def test_each_output_may_have_its_own_tolerance() -> None:
     assert check(right, [right, right + 0.05]) == (True, "")
     assert check(right, [right + 0.05, right])[1].startswith("output 0: 3 of 3 elements differ")
     assert check(right, [right, right + 0.2])[1].startswith("output 1: 3 of 3 elements differ")
+
+
+@pytest.mark.parametrize("value", ["1e-5", None, True, -1e-5, math.nan, math.inf, torch.ones(2), (1e-5, "0.1"), [[-1]]])
+@pytest.mark.parametrize("name", ["rtol", "atol"])
+def test_a_tolerance_is_a_number(name: str, value: object) -> None:
+    """The import of the task says so, not the first output that differs."""
+    with pytest.raises(ValueError, match=f"^{name}: found .*, expected a finite number of at least 0"):
+        make_match_reference(lambda data: data, **{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [0, 1, 0.5, np.float32(0.5), np.int64(1), (0.5, (1, 2))])
+def test_any_kind_of_number_is_a_tolerance(number: object) -> None:
+    """Alone, or one for each of outputs that may be nested."""
+    right = (torch.ones(3), (torch.ones(3), torch.ones(3)))
+    assert make_match_reference(lambda _: right, rtol=number)(None, right) == (True, "")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("reference", "tolerance", "message"),
+    [
+        (torch.ones(3), (0, 0), "the reference returned a tensor, expected a sequence"),
+        ([torch.ones(3)], (0, 0), "rtol: found 2 tolerances, expected one, or 1, one per output"),
+        ([torch.ones(3)] * 3, (0, 0), "rtol: found 2 tolerances, expected one, or 3, one per output"),
+        ("right", 0, "the reference returned str, expected a tensor or a sequence of tensors"),
+        (["right"], 0, "the reference returned str, expected a tensor or a sequence of tensors"),
+        ({"right": torch.ones(3)}, 0, "the reference returned dict, expected a tensor or a sequence of tensors"),
+        (1.0, 0, "the reference returned float, expected a tensor or a sequence of tensors"),
+        (None, 0, "the reference returned NoneType, expected a tensor or a sequence of tensors"),
+    ],
+)
+def test_a_reference_that_cannot_be_compared_is_named(reference: object, tolerance: object, message: str) -> None:
+    """What it returned, or how many tolerances do not fit it."""
+    check = make_match_reference(lambda _: reference, rtol=tolerance)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=f"^{message}"):
+        check(None, reference)
 
 
 def test_a_few_elements_stand_for_all() -> None:

@@ -18,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,12 +28,11 @@ import torch
 
 from runner.extras.boards.fork_server import ForkServers
 from tasks.harness import emulate
-from tasks.harness.judge.author_code import Escaped, begin_at, open_page_if_given, running, sentence_of
+from tasks.harness.judge.author_code import begin_at, open_page_if_given, running, sentence_of
 from tasks.harness.judge.cases import LARGEST_SEED, Case, CaseError, parse_cases
 from tasks.harness.judge.problem import CheckRaised, Problem, TaskFault, rng_seed_of
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import JudgeFailed, evaluate
-from tasks.harness.shared.values import tensors_of
 
 #: Seconds that the import of a template may take; it may compile.
 _IMPORT_TIMEOUT_S = 180.0
@@ -51,7 +51,8 @@ if not callable(getattr(module, "custom_kernel", None)):
     sys.exit("it defines no custom_kernel")
 """
 _REFERENCE = "the task's ref_kernel"
-#: Outputs for other inputs, and with fewer digits, are tried where reference and check took at most this.
+#: Outputs for other inputs, and with fewer digits, are tried where reference and check took at most this. Of several
+#: outputs, each is spoiled until this time is spent on a case.
 _TRIED_NS = 1_000_000_000
 #: Inputs are replaced one by one until this time is spent: a task may have hundreds of them.
 _INPUTS_NS = 2_000_000_000
@@ -111,6 +112,13 @@ def _has_nan(dtype: torch.dtype) -> bool:
     return str(dtype).removeprefix("torch.") in _NAN_TYPES
 
 
+def _contains_nan(leaf: torch.Tensor) -> bool:
+    if not (_has_nan(leaf.dtype) or leaf.is_complex()):
+        return False
+    # Types of one byte have no isnan.
+    return bool((leaf.bfloat16() if leaf.dtype.itemsize == 1 else leaf).isnan().any())
+
+
 def _poisoned(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The last element is NaN; where there is no NaN, all its bits are other ones."""
     last = data[-dtype.itemsize :]
@@ -147,10 +155,12 @@ class _Rehearsal:
         self._servers = servers
         self._place = place
         self._emit = emit
-        #: Spoiler -> on how many cases its output was refused, and accepted.
-        names = (*_SPOILERS, _REPLAYED)
-        self._refused = dict.fromkeys(names, 0)
-        self._accepted: dict[str, list[str]] = {name: [] for name in names}
+        #: Spoiler and which output, empty where there is one -> on how many cases it was refused, and accepted.
+        self._refused: Counter[tuple[str, str]] = Counter()
+        self._accepted: dict[tuple[str, str], list[str]] = {}
+        #: Cases whose right output has elements, and of these with NaN among them.
+        self._with_elements = 0
+        self._with_nan: list[str] = []
         #: What the check raised first where it got a wrong output.
         self._raised = ""
         #: Inputs of which another seed's values make a wrong answer on some case, ...
@@ -160,8 +170,8 @@ class _Rehearsal:
         #: Inputs that another seed leaves as they are.
         self._constant: set[str] = set()
         self._inputs_ns = 0
-        #: Significant bits stated, and fewer ones -> of how many cases the output in these was tried, and accepted.
-        self._fewer: dict[tuple[int, int], list[int]] = {}
+        #: Significant bits stated, fewer ones, which output -> on how many cases it was tried in these, and accepted.
+        self._fewer: dict[tuple[int, int, str], list[int]] = {}
 
     def run(self) -> None:
         """Everything, the cheap questions first; later ones are asked whatever the answers were."""
@@ -184,10 +194,10 @@ class _Rehearsal:
     def _find(self, name: str, mark: str, sentence: str, remedy: str | None = None) -> None:
         self._emit(_finding(name, mark, sentence, remedy))
 
-    def _note(self, spoiler: str, case: Case, good: bool) -> None:  # noqa: FBT001 the check's answer
+    def _note(self, spoiler: str, case: Case, good: bool, which: str = "") -> None:  # noqa: FBT001 the check's answer
         """Note what the check says of a wrong output."""
-        self._refused[spoiler] += not good
-        self._accepted[spoiler] += [case.spec] if good else []
+        self._refused[spoiler, which] += not good
+        self._accepted.setdefault((spoiler, which), []).extend([case.spec] if good else [])
 
     def _generate(self, problem: Problem, case: Case) -> Sequence[object]:
         """The inputs of every rank."""
@@ -211,7 +221,8 @@ class _Rehearsal:
             self._find(f"case {case.spec}", "failed", str(fault), "correct reference.py or the case")
             return False
         except Exception as error:  # noqa: BLE001 the author's code may raise anything, and is to hear of it
-            self._find(f"case {case.spec}", "failed", f"ref_kernel raised {sentence_of(error)}", _place(error))
+            sentence = f"ref_kernel raised {sentence_of(error, self._place / 'task')}"
+            self._find(f"case {case.spec}", "failed", sentence, "correct reference.py or the case")
             return False
         self._emit({"case": measured})
         return self._generates_in_secret(problem, case)
@@ -243,30 +254,45 @@ class _Rehearsal:
     ) -> None:
         with running(_REFERENCE):
             measured["reference_ns"], right = _timed(lambda: reference(data))
-        leaves = tensors_of(right)
+        leaves = _leaves(right)
         measured["output_bytes"] = sum(leaf.numel() * leaf.element_size() for leaf in leaves)
         measured["check_ns"], (good, message) = _timed(lambda: self._answer(problem, case, right))
         if not good:
             raise TaskFault(f"check_implementation refuses ref_kernel's own output: {message.splitlines()[0]}")
-        if measured["reference_ns"] + measured["check_ns"] <= _TRIED_NS:
+        # One without tensors may be a number.
+        nothing = isinstance(right, tuple | list) and not right
+        self._with_elements += any(leaf.numel() for leaf in leaves) or not (leaves or nothing)
+        self._with_nan += [case.spec] if any(map(_contains_nan, leaves)) else []
+        quick = measured["reference_ns"] + measured["check_ns"] <= _TRIED_NS
+        if quick:
             self._replay(problem, case, reference, leaves)
-            self._round(problem, case, right)
-        for name, spoil in _SPOILERS.items():
-            spoiled = [
-                spoil(_raw(leaf), leaf.dtype).view(leaf.dtype).view(leaf.shape) if leaf.numel() else leaf
-                for leaf in leaves
-            ]
-            if spoil is _poisoned:
-                spoiled[:-1] = leaves[:-1]
-            if not _same(leaves, spoiled):
-                self._note(name, case, self._accepts(problem, case, _rebuilt(right, iter(spoiled))))
+        start_ns = time.perf_counter_ns()
+        for index, leaf in enumerate(leaves):
+            if index and time.perf_counter_ns() - start_ns > _TRIED_NS:
+                break
+
+            def accepts(changed: torch.Tensor, index: int = index) -> bool:
+                answer = _rebuilt(right, iter([*leaves[:index], changed, *leaves[index + 1 :]]))
+                return self._accepts(problem, case, answer)
+
+            which = f"output {index + 1} of {len(leaves)}" if len(leaves) > 1 else ""
+            if quick and leaf.is_floating_point():
+                self._round(leaf, which, accepts)
+            self._spoil(case, leaf, which, accepts)
+
+    def _spoil(self, case: Case, leaf: torch.Tensor, which: str, accepts: Callable[[torch.Tensor], bool]) -> None:
+        """Try one of the outputs spoiled in each way, beside the right others."""
+        for name, spoil in _SPOILERS.items() if leaf.numel() else ():
+            spoiled = spoil(_raw(leaf), leaf.dtype).view(leaf.dtype).view(leaf.shape)
+            if not _same(leaf, spoiled):
+                self._note(name, case, accepts(spoiled), which)
 
     def _replay(self, problem: Problem, case: Case, reference: Reference, right: Sequence[torch.Tensor]) -> None:
         """Try the answer to another seed's inputs, and to inputs of which one is another seed's."""
         if case.seed is None:
             return
         other_case = Case(spec=case.spec, arguments=case.with_seed(case.seed ^ 1))
-        own, other = (tensors_of(self._generate(problem, each)[0]) for each in (case, other_case))
+        own, other = (_leaves(self._generate(problem, each)[0]) for each in (case, other_case))
         if [(leaf.shape, leaf.dtype) for leaf in own] != [(leaf.shape, leaf.dtype) for leaf in other]:
             return
         differing = [
@@ -281,9 +307,7 @@ class _Rehearsal:
 
         def answer(replaced: Sequence[int]) -> object | None:
             data = self._generate(problem, case)[0]
-            leaves = [
-                other[index].clone() if index in replaced else leaf for index, leaf in enumerate(tensors_of(data))
-            ]
+            leaves = [other[index].clone() if index in replaced else leaf for index, leaf in enumerate(_leaves(data))]
             # Inputs may belong together.
             with contextlib.suppress(Exception):
                 return reference(_rebuilt(data, iter(leaves)))
@@ -304,18 +328,16 @@ class _Rehearsal:
         if replayed is not None and not _same(replayed, right):
             self._note(_REPLAYED, case, self._answer(problem, case, replayed)[0])
 
-    def _round(self, problem: Problem, case: Case, right: object) -> None:
-        """Try the output with fewer digits than the task states."""
-        types = [str(leaf.dtype).removeprefix("torch.") for leaf in tensors_of(right) if leaf.is_floating_point()]
-        stated = min((_BITS.get(name, 0) for name in (*types, self._request["math"] or "float64")), default=0)
-        if not types:
-            return
+    def _round(self, leaf: torch.Tensor, which: str, accepts: Callable[[torch.Tensor], bool]) -> None:
+        """Try one of the outputs with fewer digits than the task states, beside the right others."""
+        names = (str(leaf.dtype).removeprefix("torch."), self._request["math"] or "float64")
+        stated = min(_BITS.get(name, 0) for name in names)
         for bits in _FEWER_BITS.get(stated, ()):
-            rounded = [_rounded(leaf, bits) if leaf.is_floating_point() else leaf for leaf in tensors_of(right)]
-            if _same(rounded, right):
+            rounded = _rounded(leaf, bits)
+            if _same(rounded, leaf):
                 continue
-            tried = self._fewer.setdefault((stated, bits), [0, 0])
-            good = self._accepts(problem, case, _rebuilt(right, iter(rounded)))
+            tried = self._fewer.setdefault((stated, bits, which), [0, 0])
+            good = accepts(rounded)
             tried[0] += 1
             tried[1] += good
             if not good:
@@ -350,21 +372,32 @@ class _Rehearsal:
         if self._raised:
             sentence = f"check_implementation raised {self._raised} for a wrong output, which the judge calls `invalid`"
             self._find("check", "failed", sentence, "let it return (False, 'why') instead")
-        for name, accepted in self._accepted.items():
-            refused = self._refused[name]
-            if accepted:
-                self._find(
-                    f"check of {name}",
-                    "warning" if refused else "failed",
-                    f"check_implementation accepts it on {len(accepted)} of {len(accepted) + refused} cases "
-                    f"({accepted[0]})",
-                    "make inputs whose answers differ by more than the tolerance"
-                    if name == _REPLAYED
-                    else "compare every element, with a tighter tolerance, and let NaN fail",
-                )
-            elif refused:
-                self._find(f"check of {name}", "ok", f"refused on {refused} cases")
+        if all_worked and not self._with_elements:
+            self._find("output", "failed", "ref_kernel's has no element on any case", "give the check some to compare")
+        elif self._with_nan:
+            sentence = f"ref_kernel's has NaN on {len(self._with_nan)} of {self._with_elements} cases"
+            remedy = "let it write every element, or make other inputs: NaN of a submission is right there"
+            self._find("output", "warning", f"{sentence} ({self._with_nan[0]})", remedy)
+        for name in (*_SPOILERS, _REPLAYED):
+            self._wrong_outputs(name)
         self._shortcuts()
+
+    def _wrong_outputs(self, name: str) -> None:
+        """Say what the check made of outputs that were spoiled in one way."""
+        refused = {which: count for (spoiler, which), count in self._refused.items() if spoiler == name}
+        accepted = {which: self._accepted[name, which] for which in refused if self._accepted[name, which]}
+        for which, specs in accepted.items():
+            self._find(
+                f"check of {name}",
+                "warning" if refused[which] else "failed",
+                f"check_implementation accepts it {f'in {which} ' if which else ''}"
+                f"on {len(specs)} of {len(specs) + refused[which]} cases ({specs[0]})",
+                "make inputs whose answers differ by more than the tolerance"
+                if name == _REPLAYED
+                else "compare every element, with a tighter tolerance, and let NaN fail",
+            )
+        if refused and not accepted:
+            self._find(f"check of {name}", "ok", f"refused on {max(refused.values())} cases")
 
     def _shortcuts(self) -> None:
         """Say which inputs and digits a submission may leave out."""
@@ -382,15 +415,15 @@ class _Rehearsal:
         # A case that refuses the output is enough: all of them are tried in every ranked run.
         loose = [key for key, (tried, accepted) in self._fewer.items() if accepted == tried]
         if loose:
-            stated, bits = min(loose, key=lambda key: key[1])
+            stated, bits, which = min(loose, key=lambda key: key[1])
             sentence = (
-                f"check_implementation accepts outputs rounded to the {bits} significant bits of "
+                f"check_implementation accepts {which or 'outputs'} rounded to the {bits} significant bits of "
                 f"{_FEWER_BITS[stated][bits]}, where the task states {stated}"
             )
             remedy = "tighten the tolerance on one case at least, or state `math` in runner.yml if fewer digits will do"
             self._find("digits", "warning", sentence, remedy)
         elif self._fewer:
-            stated, bits = max(self._fewer)
+            stated, bits, _ = max(self._fewer)
             sentence = f"outputs rounded to the {bits} significant bits of {_FEWER_BITS[stated][bits]} are refused"
             self._find("digits", "ok", sentence)
 
@@ -537,16 +570,41 @@ def _timed(function: Callable[[], Value]) -> tuple[int, Value]:
     return time.perf_counter_ns() - start_ns, value
 
 
+def _leaves(value: object) -> list[torch.Tensor]:
+    """The tensors of a value, in order."""
+    leaves: list[torch.Tensor] = []
+
+    def note(leaf: torch.Tensor) -> torch.Tensor:
+        leaves.append(leaf)
+        return leaf
+
+    _mapped(value, note)
+    return leaves
+
+
 def _rebuilt(value: object, leaves: Iterator[torch.Tensor]) -> object:
     """The same structure with other tensors."""
+    return _mapped(value, lambda _: next(leaves))
+
+
+def _mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> object:  # noqa: ANN401 whatever a task makes
+    """The same structure with each tensor changed, in objects of the task's own classes, too."""
     if isinstance(value, torch.Tensor):
-        return next(leaves)
+        return change(value)
     if isinstance(value, Mapping):
-        return {key: _rebuilt(item, leaves) for key, item in value.items()}
+        return {key: _mapped(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        items = [_rebuilt(item, leaves) for item in value]
+        items = [_mapped(item, change) for item in value]
         return items if isinstance(value, list) else getattr(type(value), "_make", tuple)(items)
+    if hasattr(value, "__dict__") and _directory_of(type(value).__module__) == _directory_of("reference"):
+        changed = copy(value)
+        vars(changed).update({name: _mapped(item, change) for name, item in vars(value).items()})
+        return changed
     return value
+
+
+def _directory_of(module: str) -> Path:
+    return Path(getattr(sys.modules.get(module), "__file__", None) or "").parent
 
 
 def _rounded(leaf: torch.Tensor, bits: int) -> torch.Tensor:
@@ -562,17 +620,8 @@ def _raw(leaf: torch.Tensor) -> torch.Tensor:
 
 def _same(one: object, other: object) -> bool:
     """Whether two values have tensors of the same bytes."""
-    ones, others = (list(map(_raw, tensors_of(value))) for value in (one, other))
+    ones, others = (list(map(_raw, _leaves(value))) for value in (one, other))
     return len(ones) == len(others) and all(map(torch.equal, ones, others))
-
-
-def _place(error: BaseException) -> str:
-    """Where the author's code raised, the innermost line of its own files."""
-    raised = (error.__cause__ if isinstance(error, Escaped) else None) or error
-    frames = traceback.extract_tb(raised.__traceback__)
-    here = Path(str(sys.modules["reference"].__file__)).parent
-    frame = next((each for each in reversed(frames) if Path(each.filename).is_relative_to(here)), frames[-1])
-    return f"see {Path(frame.filename).name}, line {frame.lineno}"
 
 
 if __name__ == "__main__":

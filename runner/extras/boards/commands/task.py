@@ -85,8 +85,8 @@ def check(  # noqa: C901 a list of questions, one after the other
     code 2). Then runs its code in the evaluation environment on this host's devices, without a container. Lines (exit
     code 1 if one fails):
 
-    - a GPU type: it has tests and benchmarks; its memory holds them, by `memory` or `bytes` in runner.yml; `world_size`
-    is one number, at most the type's devices. Shows a perfect kernel's times.
+    - a GPU type: it has tests and benchmarks, none twice; its memory holds them, by `memory` or `bytes` in runner.yml;
+    `world_size` is one number, at most the type's devices. Shows a perfect kernel's times.
 
     - `cases`: each generates, also with the largest seed of a secret run, and fits the memory as the judge counts it.
 
@@ -96,8 +96,10 @@ def check(  # noqa: C901 a list of questions, one after the other
 
     - `reference`: `check_implementation` accepts `ref_kernel`, computed from copies of the inputs.
 
+    - `output`: the reference's has elements, and no NaN.
+
     - `check of`: outputs with one NaN, shifted by one, of zeros, of their mean everywhere, and right for another seed
-    are refused. Accepted on all cases fails, on some warns.
+    are refused, each of several by itself. Accepted on all cases fails, on some warns.
 
     - `inputs`: an answer for another seed's values of one input is refused on some case. A note names those that
     do not depend on the seed.

@@ -84,6 +84,10 @@ def offered(folder: TaskFolder, registry: Registry) -> Iterator[Finding]:
             gpus[gpu.name] = gpu
     for gpu in gpus.values():
         yield _fit(folder, gpu)
+        twice = _twice(folder.task.cases_for(gpu.name))
+        if twice:
+            remedy = "give one of them another seed or other arguments: it is made, timed and counted twice"
+            yield Finding(name=gpu.name, mark=Mark.WARNING, fact=f"{twice} a second time", remedy=remedy)
         if folder.task.harness is Harness.BUILTIN and not folder.task.cases_for(gpu.name).hidden:
             remedy = "add tests to `hidden` in runner.yml that differ from the others in what a shortcut could rely on"
             yield Finding(name="hidden cases", mark=Mark.WARNING, fact=f"none for {gpu.name}", remedy=remedy)
@@ -127,6 +131,16 @@ def _fit(folder: TaskFolder, gpu: GpuType) -> Finding:
 def _missing(cases: CaseSet) -> str:
     """Which lists of cases are empty that a ranked run needs; empty: none."""
     return ", ".join(f"no {kind}" for kind in ("tests", "benchmarks") if not getattr(cases, kind))
+
+
+def _twice(cases: CaseSet) -> str:
+    """The first case that one list has twice, with the list's name; empty: none."""
+    for name in ("tests", "benchmarks", "hidden"):
+        listed: tuple[Case, ...] = getattr(cases, name) or ()
+        for index, case in enumerate(listed):
+            if case in listed[:index]:
+                return f"{name} has {spec_line(case)}"
+    return ""
 
 
 def _best(folder: TaskFolder, gpu: GpuType) -> str:

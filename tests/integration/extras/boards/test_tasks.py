@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+import tasks
 from runner.extras.boards.commands import task_check
 from tests.integration.cli.conftest import Call, Said
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
+PROBLEMS = Path(tasks.__file__).parent / "problems"
 
 REFERENCE = """\
 import itertools
@@ -166,14 +168,16 @@ def test_what_is_compiled_is_not_read_as_python(run_code: Call, tmp_path: Path) 
     assert "template CUDA" not in checks
 
 
-def test_a_failure_names_the_authors_own_line(run_code: Call, tmp_path: Path) -> None:
-    """Not that of a library which it calls, nor that of the judge, whatever is raised."""
-    for number, call in enumerate(("torch.nn.functional.conv2d(data, 1)", "exit(3)")):
-        reference = REFERENCE.replace("return data * 2", f"return {call}")
-        outcome = run_code("task", "check", write_folder(tmp_path / f"raises{number}", reference=reference), "--json")
-        remedies = {each["remedy"] for each in outcome.document["checks"] if each["name"].startswith("case ")}
-        line = REFERENCE[: REFERENCE.index("return data * 2")].count("\n") + 1
-        assert (outcome.code, remedies) == (1, {f"see reference.py, line {line}"})
+@pytest.mark.parametrize("before", ["data * 2\n\n", "torch.randn(n", "torch.equal(", "itertools.count("])
+@pytest.mark.parametrize("raises", ["torch.nn.functional.conv2d(1, 1)", "exit(3)"])
+def test_a_failure_names_the_authors_own_line(run_code: Call, tmp_path: Path, before: str, raises: str) -> None:
+    """Of reference, inputs, check or import, not that of a library or of the judge, whatever is raised."""
+    folder = write_folder(tmp_path / "raises", reference=REFERENCE.replace(before, f"{raises}, {before}", 1))
+    outcome = run_code("task", "check", folder, "--json")
+    sentences = [text for name, (mark, text) in findings(outcome).items() if mark == "failed"]
+    line = REFERENCE[: REFERENCE.index(before)].count("\n") + 1
+    assert sentences
+    assert all(text.partition("\n")[0].endswith(f" (reference.py, line {line})") for text in sentences), sentences
 
 
 @pytest.mark.parametrize(
@@ -183,6 +187,17 @@ def test_a_failure_names_the_authors_own_line(run_code: Call, tmp_path: Path) ->
             {
                 "return torch.randn(": "return torch.full((1,), float(seed)), torch.randn(",
                 "data * 2": "data[1] * 2 + data[0] * 1e-6",
+                "torch.equal(": "torch.allclose(",
+            },
+            "",
+            {"inputs": "check_implementation accepts answers for another seed's input 1 of 2"},
+        ),
+        (
+            {
+                "COUNT =": "class Data:\n    def __init__(self, *parts):\n        self.parts = parts\n\n\nCOUNT =",
+                "return torch.randn(": "return 7, Data(torch.full((1,), float(seed)), torch.randn(",
+                "manual_seed(seed))": "manual_seed(seed)))",
+                "data * 2": "data[1].parts[1] * 2 + data[1].parts[0] * 1e-6",
                 "torch.equal(": "torch.allclose(",
             },
             "",
@@ -208,7 +223,7 @@ def test_a_failure_names_the_authors_own_line(run_code: Call, tmp_path: Path) ->
             "",
             {"digits": "rounded to the 8 significant bits of bfloat16, where the task states 24"},
         ),
-        ({"torch.equal(output, data * 2)": "torch.allclose(output, data * 2, rtol=0.005)"}, "math: bf16\nflops: n", {}),
+        ({"torch.equal(output, data * 2)": "torch.allclose(output, data * 2, rtol=0.005)"}, "math: bf16", {}),
         ({}, "hidden: [{n: 3, seed: 5}]", {"hidden cases": None}),
     ],
 )
@@ -227,6 +242,64 @@ def test_what_invites_a_shortcut_is_said(
     bad = {name for name, (mark, _) in found.items() if mark != "ok" and (name in ways or name.endswith("inputs"))}
     assert bad == set(expected) - {"hidden cases"}
     assert all(text is None or text in found[name][1] for name, text in expected.items())
+
+
+#: What a check makes of two outputs, the second of which is in float16 -> the findings that name the output.
+PARTS = {
+    "equal(0) and equal(1)": set(),
+    "equal(0)": {("check of zeros", "output 2 of 2"), ("digits", "output 2 of 2")},
+    "equal(1)": {("check of zeros", "output 1 of 2"), ("digits", "output 1 of 2")},
+    "close(0, rtol=0.005) and equal(1)": {("digits", "output 1 of 2")},
+    "equal(0) and close(1, rtol=0.1)": {("digits", "output 2 of 2")},
+    "close(0, atol=99) and equal(1)": {("check of zeros", "output 1 of 2"), ("digits", "output 1 of 2")},
+    "equal(0) and close(1, atol=99)": {("check of zeros", "output 2 of 2"), ("digits", "output 2 of 2")},
+}
+
+
+@pytest.mark.parametrize("parts", PARTS)
+def test_each_of_several_outputs_has_to_be_compared(run_code: Call, tmp_path: Path, parts: str) -> None:
+    """A check that leaves one out, or has a loose tolerance for it, is told which."""
+    reference = REFERENCE.partition("def check_implementation")[0].replace("data * 2", "data * 2, data.half() * 2")
+    reference += (
+        "def check_implementation(data, output):\n"
+        "    right = ref_kernel(data)\n"
+        "    equal = lambda index: torch.equal(output[index], right[index])\n"
+        "    close = lambda index, **limits: torch.allclose(output[index], right[index], **limits)\n"
+        f"    return {parts}\n"
+    )
+    outcome = run_code("task", "check", write_folder(tmp_path / "parts", reference=reference), "--json")
+    asked = ("check of zeros", "digits")
+    found = {(name, text) for name, (mark, text) in findings(outcome).items() if name in asked and mark != "ok"}
+    assert {name for name, _ in found} == {name for name, _ in PARTS[parts]}
+    assert all(f" {which} " in dict(found)[name] for name, which in PARTS[parts])
+
+
+#: What a reference returns -> the finding about it.
+OUTPUTS = {
+    "(data * 2)[:0]": ("failed", "ref_kernel's has no element on any case"),
+    "()": ("failed", "ref_kernel's has no element on any case"),
+    "data * torch.nan": ("warning", "ref_kernel's has NaN on 2 of 2 cases (n: 4; seed: 1)"),
+    "(data * torch.nan).to(torch.float8_e5m2)": ("warning", "ref_kernel's has NaN on 2 of 2 cases (n: 4; seed: 1)"),
+    "data / (len(data) < 5) * 0": ("warning", "ref_kernel's has NaN on 1 of 2 cases (n: 8; seed: 2)"),
+    "[data, data[:0]]": None,
+    "data.sum().item()": None,
+}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_an_output_that_shows_no_fault_is_noticed(run_code: Call, tmp_path: Path, output: str) -> None:
+    """One without elements, and one whose NaN equals that of a buffer which nobody wrote."""
+    reference = REFERENCE.partition("def check_implementation")[0].replace("data * 2", output)
+    reference += (
+        "from utils import make_match_reference\n\nmatches = make_match_reference(ref_kernel)\n\n\n"
+        "def check_implementation(data, output):\n"
+        "    return output == ref_kernel(data) if isinstance(output, float) else matches(data, output)\n"
+    )
+    names = {"submission.py": "@SUBMISSION@", "eval.py": "@HARNESS@", "utils.py": "utils.py"}
+    files = [{"name": name, "source": source} for name, source in {**names, "reference.py": "reference.py"}.items()]
+    folder = write_folder(tmp_path / "blank", reference=reference, files=files)
+    shutil.copy(PROBLEMS / "utils.py", folder)
+    assert findings(run_code("task", "check", folder, "--json")).get("output") == OUTPUTS[output]
 
 
 def test_a_spoiled_output_that_some_cases_miss_is_a_warning(run_code: Call, tmp_path: Path) -> None:

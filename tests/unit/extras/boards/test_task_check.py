@@ -71,6 +71,17 @@ def test_a_type_that_no_ranked_run_could_use_is_a_failure(cases: CaseSet, fact: 
     assert (found.mark, found.fact) == (Mark.FAILED, fact)
 
 
+@pytest.mark.parametrize("kind", ["tests", "benchmarks", "hidden"])
+def test_a_case_that_is_there_twice_is_a_warning(kind: str) -> None:
+    """Of one list, with the same seed: a test may be a benchmark, too, and seeds may differ."""
+    once, again = {"n": 4, "seed": 1}, {"n": 4, "seed": 2}
+    lists = dict.fromkeys(("tests", "benchmarks", "hidden"), (once, again))
+    assert len(list(offered(folder([once], cases={"CPU": CaseSet(**lists)}), Registry.load()))) == 1
+    lists[kind] = (once, again, {"seed": 1, "n": 4})
+    _, found = offered(folder([once], cases={"CPU": CaseSet(**lists)}), Registry.load())
+    assert (found.name, found.mark, found.fact) == ("CPU", Mark.WARNING, f"{kind} has seed: 1; n: 4 a second time")
+
+
 def test_a_case_that_cannot_fit_is_a_failure() -> None:
     """More than a device has is refused by the daemon, so the author is told first."""
     (found,) = offered(folder([{"n": 1 << 40}], gpus=("T4",)), Registry.load())
