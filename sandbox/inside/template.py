@@ -205,7 +205,7 @@ def _fork() -> bool:
     return True
 
 
-def _open_streams() -> None:
+def open_streams() -> None:
     """Make Python's streams anew: those of the template remember that they could seek in the template's own files."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)
@@ -244,7 +244,7 @@ def _become(order: Mapping[str, Any], descriptors: Sequence[int]) -> str:
         _require_no_capability()
         # As after exec: a worker opens its own memory file, which belongs to root while this is 0.
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
-        _open_streams()
+        open_streams()
         # What the preload may have found out for the template's own environment.
         tempfile.tempdir = None
         sys.argv = ["-c", *order["arguments"]]

@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn, Self
 
+from sandbox.inside.template import open_streams
 from tasks import harness
 from tasks.harness.roles import MODULES
 
@@ -186,6 +187,7 @@ def _become(order: Mapping[str, Any], descriptors: Sequence[int], server: int) -
         os.chdir(order["cwd"])
         os.environ.clear()
         os.environ.update(order["env"])
+        open_streams()
         sys.argv = ["-c"]
         main = importlib.import_module(MODULES.get(order["role"], order["role"])).main
         if order["first"] is not None:

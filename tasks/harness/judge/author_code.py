@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD
+from tasks.harness.shared.children import end_if_child
 
 _page: mmap.mmap | None = None
 _call = ""
@@ -52,20 +53,21 @@ def place() -> str:
 
 @contextlib.contextmanager
 def running(call: str) -> Iterator[None]:
-    """Inside, code of the author runs: `call` names it. What is no Exception comes out as Escaped."""
-    before = _call
+    """Inside, code of the author runs: `call` names it. What is no Exception comes out as Escaped, no child does."""
+    before, pid = _call, os.getpid()
     _write(call)
     try:
         yield
-    except KeyboardInterrupt:
-        # It ends the process, as who starts one means it to.
-        raise
-    except Exception:
-        _write(before)
-        raise
     except BaseException as error:
+        end_if_child(pid, error)
+        if isinstance(error, KeyboardInterrupt):
+            # It ends the process, as who starts one means it to.
+            raise
         _write(before)
+        if isinstance(error, Exception):
+            raise
         raise Escaped from error
+    end_if_child(pid)
     _write(before)
 
 

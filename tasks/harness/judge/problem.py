@@ -205,10 +205,18 @@ def guard_heap() -> None:
 
     A task's torch.empty goes to the worker as it is. Without this it could hold data of the judge.
     """
+    fill_heap(random.SystemRandom().randrange(1, 255))
+
+
+def fill_heap(byte: int) -> None:
+    """Fill memory with a byte as it is allocated, and with its complement as it is freed; not 255, which ends this.
+
+    Memory that the C library asks the kernel for, above 128 KiB to 32 MiB, is zero when it is first allocated.
+    """
     m_perturb = -6
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
-        libc.mallopt(m_perturb, random.SystemRandom().randrange(1, 255))
+        libc.mallopt(m_perturb, byte ^ 0xFF)
 
 
 def scramble() -> None:

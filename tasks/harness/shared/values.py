@@ -284,6 +284,8 @@ class Outgoing:
         plain = plain.resolve_conj().resolve_neg()
         if not _has_bytes(plain):
             return {"t": "opaque", "type": "tensor without bytes in memory"}
+        if not plain.numel() and not _is_shape(plain.shape):
+            return {"t": "opaque", "type": "empty tensor with too large a size"}
         node: dict[str, Any] = {
             "t": "tensor",
             "dtype": _NAMES[plain.dtype],
@@ -446,10 +448,7 @@ def _check_tensor(node: Mapping[str, Any]) -> None:
     shape, at, device = node.get("shape"), node.get("at"), node.get("device")
     if not isinstance(node.get("dtype"), str) or node["dtype"] not in DTYPES:
         raise WireViolation("output tensor of an unknown dtype")
-    if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS or not all(_is_size(size) for size in shape):
-        raise WireViolation("output tensor with an impossible shape")
-    # Empty tensors too: their strides must fit into what torch counts with.
-    if math.prod(max(size, 1) for size in shape) >= _MAX_ELEMENTS:
+    if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS or not _is_shape(shape):
         raise WireViolation("output tensor with an impossible shape")
     if not isinstance(at, list) or len(at) != 2 or not all(type(number) is int for number in at):
         raise WireViolation("output tensor without a place")
@@ -461,8 +460,18 @@ def _devices() -> set[str]:
     return {"cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))}
 
 
+def _device_values() -> set[str]:
+    """The devices that may stand in a value."""
+    return {"cuda", *_devices()}
+
+
 def _is_size(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 48
+
+
+def _is_shape(sizes: Sequence[object]) -> bool:
+    """Whether torch can count with a shape. Strides of empty tensors must fit, too."""
+    return all(map(_is_size, sizes)) and math.prod(max(size, 1) for size in sizes) < _MAX_ELEMENTS  # type: ignore[type-var]  # ints
 
 
 def tensor_nodes(tree: object) -> Iterator[dict[str, Any]]:
@@ -558,7 +567,9 @@ def _describe(  # noqa: C901, PLR0911 one branch per kind of value
         return {"t": "dict" if fields is value else "named" if isinstance(value, tuple) else "record", "items": pairs}
     if isinstance(value, tuple | list):
         items = [_describe(item, tensor, other, record, depth + 1) for item in value]
-        return {"t": "list" if isinstance(value, list) else "size" if kind is torch.Size else "tuple", "items": items}
+        # One may hold anything that fits into an integer of the machine.
+        is_size = kind is torch.Size and all(map(_is_size, value))
+        return {"t": "list" if isinstance(value, list) else "size" if is_size else "tuple", "items": items}
     if value is None:
         return {"t": "none"}
     if isinstance(value, np.generic) and kind is not type(value.item()):
@@ -572,7 +583,7 @@ def _describe(  # noqa: C901, PLR0911 one branch per kind of value
     if kind is torch.dtype and value in _NAMES:
         return {"t": "dtype", "v": _NAMES[value]}  # type: ignore[index]  # a dtype
     if kind is torch.device:
-        return {"t": "device", "v": str(value)}
+        return {"t": "device", "v": str(value)} if str(value) in _device_values() else other("device that is not here")
     return other(kind.__name__)
 
 
@@ -668,7 +679,7 @@ _SOUND: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "str": lambda node: isinstance(node.get("v"), str) and len(node["v"]) <= MAX_TEXT,
     "float": lambda node: _is_hex_float(node.get("v")),
     "dtype": lambda node: isinstance(node.get("v"), str) and node["v"] in DTYPES,
-    "device": lambda node: isinstance(node.get("v"), str) and node["v"] in {"cuda", *_devices()},
+    "device": lambda node: isinstance(node.get("v"), str) and node["v"] in _device_values(),
     "tuple": lambda node: isinstance(node.get("items"), list),
     "list": lambda node: isinstance(node.get("items"), list),
     "size": lambda node: isinstance(node.get("items"), list) and all(_is_size_node(item) for item in node["items"]),

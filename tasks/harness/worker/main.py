@@ -74,6 +74,7 @@ import torch  # noqa: E402 see above
 from tasks.harness.emulate import install_if_asked  # noqa: E402 see above
 from tasks.harness.shared.arenas import HUGE_PAGE_BYTES, Arena  # noqa: E402 see above
 from tasks.harness.shared.call_flags import DRY_BYTES, FLAGS_BYTES, CallFlags  # noqa: E402 see above
+from tasks.harness.shared.children import end_if_child  # noqa: E402 see above
 from tasks.harness.shared.device_memory import release_memory  # noqa: E402 see above
 from tasks.harness.shared.profilers import Capture  # noqa: E402 see above
 from tasks.harness.shared.values import DTYPES, MAX_TEXT, Layout, Outgoing, check_tree  # noqa: E402 see above
@@ -118,6 +119,7 @@ class Worker:
 
     def __init__(self, channel: Channel, *, own_cores: bool, kernel: Kernel | None = None) -> None:
         self._own_cores = own_cores
+        self._pid = os.getpid()
         self._channel = channel
         self._submission = Submission(kernel=kernel or calibration_kernel)
         #: The submission's; here as well, because a timed call must not take longer to find it.
@@ -178,16 +180,19 @@ class Worker:
             try:
                 answer = handlers[message["op"]](message, descriptors)
             except BaseException as error:  # noqa: BLE001 the harness boundary: what a submission raises is reported
+                end_if_child(self._pid, error)
                 answer = describe_failure(error)
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)
+            end_if_child(self._pid)
             spin_ns = SPIN_NS if answer["op"] in _SPIN_AFTER and self._own_cores else 0
             self._channel.send(encoded(answer))
             if self._awaited is not None:
                 (flags, call), self._awaited = self._awaited, None
                 if self._wait_for_release(flags, call):
                     unlike = self._call_by_flags(flags, call)
+                    end_if_child(self._pid)
                     if unlike is not None:
                         self._channel.send(encoded(unlike))
                 if self._reserved is not None:
@@ -354,6 +359,7 @@ class Worker:
                 addresses = outgoing.addresses
             flags.deliver(addresses, claim_ns=self._claim_ns)
         except BaseException as error:  # noqa: BLE001 the harness boundary, as in serve
+            end_if_child(self._pid, error)
             flags.deliver_in_message()
             flags.finish(call)
             return describe_failure(error)
@@ -510,7 +516,8 @@ def _like(output: object) -> _Like | None:
 
 
 def _plain(tensor: torch.Tensor) -> bool:
-    return type(tensor) in _OWN and tensor.layout is torch.strided and tensor.is_cpu and tensor.dtype in DTYPES.values()
+    own = type(tensor) in _OWN and tensor.layout is torch.strided and not tensor.is_nested
+    return own and tensor.is_cpu and tensor.dtype in DTYPES.values()
 
 
 def main() -> int:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.plugins.live import ROOT
+
 _HABITS = (
     "sys.stdout.reconfigure(encoding='utf-8')",
     "sys.stdout.reconfigure(errors='surrogatepass'); print('\\ud800')",
@@ -33,7 +35,7 @@ _BEFORE = "import io, os, sys\n"
 _FORK = (
     _BEFORE
     + "from sandbox.inside import template\n"
-    + "os.dup2(int(sys.argv[1]), 1)\nos.dup2(os.open(os.devnull, os.O_RDONLY), 0)\ntemplate._open_streams()\n"
+    + "os.dup2(int(sys.argv[1]), 1)\nos.dup2(os.open(os.devnull, os.O_RDONLY), 0)\ntemplate.open_streams()\n"
 )
 
 
@@ -60,3 +62,29 @@ def test_streams_are_those_of_a_new_interpreter(tmp_path: Path, habit: str) -> N
         printed = reader.read()
     assert (printed, fork.returncode) == (new.stdout, new.returncode), fork.stderr
     assert fork.stderr.splitlines()[-1:] == new.stderr.splitlines()[-1:]
+
+
+#: What `task check` does with a solution, its own output in a file.
+_TRIES = """
+import sys
+from pathlib import Path
+from runner.base.model import Mode
+from runner.task_format import load_folder
+from tests.acceptance.judging.asking import asked
+from tests.acceptance.judging.forked_judges import ForkedJudges
+task = load_folder(Path(sys.argv[1])).task
+processes = ForkedJudges()
+verdict, message = processes.verdict(asked(task, sys.argv[2].encode(), Mode.TEST))
+processes.close()
+sys.exit(message if verdict != "accepted" else 0)
+"""
+
+
+@pytest.mark.parametrize("habit", [_HABITS[0], _HABITS[3]])
+def test_they_are_where_solutions_are_tried(tmp_path: Path, habit: str) -> None:
+    """Wherever the command's own output goes."""
+    source = f"{_BEFORE}print('before')\n{habit}\ndef custom_kernel(data):\n    return data[0] + data[1]\n"
+    folder = str(ROOT / "tasks" / "problems" / "vectoradd")
+    with (tmp_path / "file").open("wb") as file:
+        tried = _said(_TRIES, folder, source, stdout=file.fileno())
+    assert tried.returncode == 0, tried.stderr

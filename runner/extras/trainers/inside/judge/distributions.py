@@ -7,13 +7,14 @@ to a sign), and a kernel that relies on that structure stays right.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from tasks.harness.shared.values import map_tensors, tensors_of
+from tasks.harness.shared.values import identity, map_tensors, tensors_of
 
 ORIGINAL = "original"
 #: Dtypes whose numbers are changed. Of others torch knows no least one, or single steps are all they have.
@@ -33,8 +34,21 @@ class Range:
 
 
 def copied(value: Any) -> Any:
-    """The argument with tensors of its own, of the same strides."""
+    """The value with tensors of its own."""
     return map_tensors(value, lambda item: item.detach().clone(memory_format=torch.preserve_format))
+
+
+def copied_arguments(args: list[Any]) -> list[Any]:
+    """Arguments with memory of their own, in which they lie as before: strides, and what tensors share, are kept."""
+    tensors = tensors_of(args)
+    shared = len({identity(item) for item in tensors}) < len(tensors)
+    if not shared and all(item.is_contiguous() for item in tensors):
+        # Ten times as fast.
+        copies: list[Any] = copied(args)
+    else:
+        memo: dict[int, Any] = {}
+        copies = map_tensors(args, lambda item: copy.deepcopy(item.detach(), memo))
+    return copies
 
 
 def observe(draws: Sequence[Any]) -> list[Range | None]:

@@ -61,8 +61,8 @@ _SMALL = 5e-3
 #: Rounding within a module changes its outputs by less than this multiple of what rounding its inputs does.
 _AMPLIFIED = 1000.0
 DEPENDS_ON_HISTORY = (
-    "the reference's output depends on earlier calls by something that is not in its state_dict, so no module can be "
-    "compared with it"
+    "the reference's output depends on earlier calls by something that is not in its state_dict, or on memory that "
+    "nothing has written, so no module can be compared with it"
 )
 
 
@@ -243,8 +243,8 @@ def prepare(
         first, second = (reference.run(inputs, other)[0] for _ in range(2))
         if not reference.is_module or not alike(first, second):
             raise InvalidReference(
-                "the reference's output depends on earlier calls, or it gives different outputs for the same inputs "
-                "under the same seed"
+                "the reference's output depends on earlier calls or on memory that nothing has written, or it gives "
+                "different outputs for the same inputs under the same seed"
             )
         mode, only_eval = "eval", True
     _require_finite(first)

@@ -25,16 +25,19 @@ from runner.extras.trainers.inside.shared.module_values import has_lazy_parts, l
 from runner.extras.trainers.inside.shared.own_memory import limit_note, limited_memory
 from tasks.harness.judge.author_code import sentence_of
 from tasks.harness.judge.own_settings import OwnSettings
+from tasks.harness.judge.problem import fill_heap
 from tasks.harness.shared.generators import seed_all
 from tasks.harness.shared.values import map_tensors, tensors_of
 
 from .compare import Tolerance, compare, kind_of
-from .distributions import copied
+from .distributions import copied, copied_arguments
 from .weights import State
 
 _FILE = "reference.py"
-
-
+#: What unwritten memory is filled with: as many of these bytes are 2 to 33 in every floating dtype, with the sign -2 or
+#: less. So uninitialised weights are moderate numbers, and an output that shows such memory is another at each call.
+FILL = 0x40
+SIGN = 0x80
 #: How many times its limit the reference may take while a candidate lives, whose processes may slow it.
 _BESIDE = 3.0
 
@@ -88,6 +91,7 @@ class Reference:
         #: What inputs, a call and a comparison take at most where no candidate lives; 0: not known yet.
         self.usual_ns = 0
         self._settings = OwnSettings()
+        self._fill = FILL
         self._namespace = self._run_file(text, directory)
         self._make = self._namespace.get(entry_point)
         if not callable(self._make):
@@ -111,6 +115,8 @@ class Reference:
             precision=self.precision,
         )
         reference.is_alone = self.is_alone
+        # A module that keeps such memory is another, too.
+        reference._fill = FILL | SIGN
         return reference
 
     def _run_file(self, text: str, directory: Path) -> dict[str, Any]:
@@ -157,6 +163,7 @@ class Reference:
         args, kwargs = self.init_inputs()
         make: Callable[..., Any] = self._make  # type: ignore[assignment]  # callable, as __init__ has checked
         seed_all(self.weight_seed)
+        fill_heap(self._fill)
         with self._fault("the reference's constructor"):
             module = make(*copy.deepcopy(args), **copy.deepcopy(kwargs))
         if not callable(module):
@@ -218,7 +225,8 @@ class Reference:
                 arguments = [arguments]
             if not isinstance(arguments, (list, tuple)):
                 raise InvalidReference(f"get_inputs returned a {type(arguments).__name__}, expected a list")
-            return [map_tensors(item, self._cast) for item in arguments]
+            cast: list[Any] = map_tensors(list(arguments), self._cast)
+            return cast
 
     def _cast(self, item: torch.Tensor) -> torch.Tensor:
         # Integers and bools keep their dtype: they are indices and masks.
@@ -228,8 +236,10 @@ class Reference:
     def run(self, args: list[Any], seed: int | None) -> tuple[Any, list[torch.Tensor]]:
         """Call the module with copies of the arguments: its output, and the copies as the call left them."""
         again = partial(self.run, args, seed)
+        self._fill ^= SIGN
+        fill_heap(self._fill)
         with self._fault("the reference's forward", again=again):
-            own = copied(args)
+            own = copied_arguments(args)
             if seed is not None:
                 seed_all(seed)
             with torch.no_grad():
