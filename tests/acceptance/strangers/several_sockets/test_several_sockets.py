@@ -50,6 +50,8 @@ def test_each_socket_is_served(tmp_path: Path, families: tuple[socket.AddressFam
         sockets = [opened.enter_context(listen(family, tmp_path)) for family in families]
         # Away from 3, 4 and 5, where they are to be.
         high = [fcntl.fcntl(each.fileno(), fcntl.F_DUPFD, 10) for each in sockets]
+        for descriptor in high:
+            opened.callback(os.close, descriptor)
         places = " ".join(f"{3 + number}<&{descriptor}" for number, descriptor in enumerate(high))
         handed = f'export LISTEN_FDS={len(sockets)} LISTEN_PID=$$; exec "$@" {places}'
         process = opened.enter_context(
