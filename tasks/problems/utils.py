@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeGuard, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -93,23 +93,18 @@ def make_match_reference(
 
 
 def _require_tolerances(name: str, value: object) -> None:
-    if _is_sequence(value):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         for each in value:
             _require_tolerances(name, each)
-    elif not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 <= value < math.inf:
+    elif isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) < math.inf:
         raise ValueError(f"{name}: found {value!r}, expected a finite number of at least 0, or one for each output")
-
-
-def _is_sequence(value: object) -> TypeGuard[Sequence[Any]]:
-    # A text is a sequence of texts.
-    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _compare(
     received: object, expected: object, rtol: float | Sequence[float], atol: float | Sequence[float]
 ) -> list[str]:
     if isinstance(expected, torch.Tensor):
-        if _is_sequence(rtol) or _is_sequence(atol):
+        if isinstance(rtol, Sequence) or isinstance(atol, Sequence):
             raise TypeError(
                 "the reference returned a tensor, expected a sequence: there is a tolerance for each output"
             )
@@ -118,11 +113,11 @@ def _compare(
         if expected.is_floating_point() or expected.is_complex():
             return verbose_allclose(received, expected, rtol=rtol, atol=atol)
         return verbose_allequal(received, expected)
-    if not _is_sequence(expected):
+    if not isinstance(expected, Sequence) or isinstance(expected, str):
         raise TypeError(f"the reference returned {type(expected).__name__}, expected a tensor or a sequence of tensors")
     if not isinstance(received, Sequence) or len(received) != len(expected):
         return [f"found {type(received).__name__}, expected {len(expected)} tensors"]
-    tolerances = [each if _is_sequence(each) else [each] * len(expected) for each in (rtol, atol)]
+    tolerances = [each if isinstance(each, Sequence) else [each] * len(expected) for each in (rtol, atol)]
     for name, each in zip(("rtol", "atol"), tolerances, strict=True):
         if len(each) != len(expected):
             raise TypeError(f"{name}: found {len(each)} tolerances, expected one, or {len(expected)}, one per output")

@@ -75,7 +75,7 @@ def test_a_type_that_no_ranked_run_could_use_is_a_failure(cases: CaseSet, fact: 
 def test_a_case_that_is_there_twice_is_a_warning(kind: str) -> None:
     """Of one list, with the same seed: a test may be a benchmark, too, and seeds may differ."""
     once, again = {"n": 4, "seed": 1}, {"n": 4, "seed": 2}
-    lists = dict.fromkeys(("tests", "benchmarks", "hidden"), (once, again))
+    lists: dict[str, tuple[Case, ...]] = dict.fromkeys(("tests", "benchmarks", "hidden"), (once, again))
     assert len(list(offered(folder([once], cases={"CPU": CaseSet(**lists)}), Registry.load()))) == 1
     lists[kind] = (once, again, {"seed": 1, "n": 4})
     _, found = offered(folder([once], cases={"CPU": CaseSet(**lists)}), Registry.load())
