@@ -214,11 +214,14 @@ def open_streams() -> None:
         mode = "w" if number else "r"
         raw = io.FileIO(number, mode, closefd=False)
         raw.name = f"<{name}>"
+        # As PYTHONUNBUFFERED asks for.
+        unbuffered = number and old.write_through
         stream = io.TextIOWrapper(
-            io.BufferedWriter(raw) if number else io.BufferedReader(raw),
+            raw if unbuffered else io.BufferedWriter(raw) if number else io.BufferedReader(raw),
             encoding=old.encoding,
             errors=old.errors,
             line_buffering=old.line_buffering,
+            write_through=old.write_through,
         )
         stream.mode = mode  # type: ignore[misc]  # as the interpreter does, whatever typeshed says
         setattr(sys, name, stream)

@@ -25,6 +25,7 @@ _HABITS = (
     "sys.stdout = open(1, 'w', encoding='utf-16', closefd=False); print('wide')",
     "sys.stdout.buffer.write(b'\\xff\\x00'); sys.stdout.buffer.flush()",
     "sys.stdout.detach().write(b'raw')",
+    "print('text'); sys.stdout.buffer.write(b'bytes'); print(sys.stdout.write_through, sys.stderr.write_through)",
     "sys.__stdout__.write('own')",
     "print(sys.stdout is sys.__stdout__, sys.stderr is sys.__stderr__, sys.stdin is sys.__stdin__)",
     "sys.stdout.tell()",
@@ -39,25 +40,29 @@ _FORK = (
 )
 
 
-def _said(code: str, *arguments: str, stdout: int, keep: tuple[int, ...] = ()) -> subprocess.CompletedProcess[bytes]:
+def _said(
+    code: str, *arguments: str, stdout: int, keep: tuple[int, ...] = (), unbuffered: bool = False
+) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=subprocess.PIPE,
         pass_fds=keep,
+        env={**os.environ, "PYTHONUNBUFFERED": "1" if unbuffered else ""},
         timeout=60,
         check=False,
     )
 
 
+@pytest.mark.parametrize("unbuffered", [False, True])
 @pytest.mark.parametrize("habit", _HABITS)
-def test_streams_are_those_of_a_new_interpreter(tmp_path: Path, habit: str) -> None:
+def test_streams_are_those_of_a_new_interpreter(tmp_path: Path, habit: str, unbuffered: bool) -> None:
     """The same output, the same exit code, the same last line of a traceback."""
-    new = _said(_BEFORE + habit, stdout=subprocess.PIPE)
+    new = _said(_BEFORE + habit, stdout=subprocess.PIPE, unbuffered=unbuffered)
     read, write = os.pipe()
     with os.fdopen(read, "rb") as reader, (tmp_path / "file").open("wb") as file:
-        fork = _said(_FORK + habit, str(write), stdout=file.fileno(), keep=(write,))
+        fork = _said(_FORK + habit, str(write), stdout=file.fileno(), keep=(write,), unbuffered=unbuffered)
         os.close(write)
         printed = reader.read()
     assert (printed, fork.returncode) == (new.stdout, new.returncode), fork.stderr
