@@ -233,7 +233,8 @@ def prepare(
     _require_quick(call_s, settings.timeout_s)
     repeats = alike(first, second)
     after = reference.state()
-    stateful = any(not same_bits(after[name], item) for name, item in state.items())
+    # A call may have added entries, and taken some away.
+    stateful = any(name not in after or not same_bits(after[name], item) for name, item in state.items())
     reference.load(state)
     mode, only_eval = ("both" if reference.made_in_train_mode and reference.is_module else "eval"), False
     if not reference.is_module:
@@ -363,7 +364,7 @@ def _usable_shift(prepared: Prepared, inputs: list[Any], *, in_eval: bool) -> St
     reference, parameters = prepared.reference, prepared.reference.parameters()
     reference.load(shifted(prepared.state, parameters, torch.Generator().manual_seed(_fresh())))
     # Entries that share their memory now have the values of the last one, and copies of a module's own still their own.
-    moved = reference.state()
+    moved = {**prepared.state, **{name: item for name, item in reference.state().items() if name in prepared.state}}
     if all(same_bits(item, prepared.state[name]) for name, item in moved.items()):
         return None
     modes = (True, False) if prepared.mode == "both" else (in_eval,)

@@ -89,8 +89,7 @@ class Host:
         #: As it was made, and as it is called.
         self._plain: Any = None
         self._module: Any = None
-        #: The tensors of its state_dict. And each module of it, and whether it was made in train mode.
-        self._named: dict[str, torch.Tensor] = {}
+        #: Each module of it, and whether it was made in train mode.
         self._modes: list[tuple[torch.nn.Module, bool]] = []
         #: Arguments of the last call. Here until the next order is read, since freeing them takes time.
         self._args: Any = ()
@@ -142,19 +141,19 @@ class Host:
         return self._describe()
 
     def _describe(self) -> object:
-        named = self._named = loadable_state(self._plain)
-        shapes = [[name, list(item.shape), str(item.dtype)] for name, item in named.items()]
+        shapes = [[name, list(item.shape), str(item.dtype)] for name, item in loadable_state(self._plain).items()]
         return {"state": shapes, "lazy": has_lazy_parts(self._plain)}
 
     def _limit(self, order: dict[str, Any]) -> None:
         limit_memory(order["bytes"])
 
     def _load_state(self, order: dict[str, Any]) -> None:
-        own = self._named
+        # Asked for anew: a call may have given a name another tensor (`self.mean = 0.9 * self.mean + ...`), or none.
         with torch.no_grad():
-            for name, value in order["state"].items():
-                # In place: the version counter rises, which tells honest caches of folded weights.
-                own[name].copy_(value)
+            for name, item in loadable_state(self._plain).items():
+                if name in order["state"]:
+                    # In place: the version counter rises, which tells honest caches of folded weights.
+                    item.copy_(order["state"][name])
 
     def _set_mode(self, order: dict[str, Any]) -> None:
         if isinstance(self._module, Graphed):
