@@ -469,9 +469,9 @@ def _is_size(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 48
 
 
-def _is_shape(sizes: Sequence[object]) -> bool:
+def _is_shape(sizes: Sequence[Any]) -> bool:
     """Whether torch can count with a shape. Strides of empty tensors must fit, too."""
-    return all(map(_is_size, sizes)) and math.prod(max(size, 1) for size in sizes) < _MAX_ELEMENTS  # type: ignore[type-var]  # ints
+    return all(map(_is_size, sizes)) and math.prod(max(size, 1) for size in sizes) < _MAX_ELEMENTS
 
 
 def tensor_nodes(tree: object) -> Iterator[dict[str, Any]]:
