@@ -164,7 +164,8 @@ class Reference:
         make: Callable[..., Any] = self._make  # type: ignore[assignment]  # callable, as __init__ has checked
         seed_all(self.weight_seed)
         fill_heap(self._fill)
-        with self._fault("the reference's constructor"):
+        # As its call.
+        with self._fault("the reference's constructor"), torch.no_grad():
             module = make(*copy.deepcopy(args), **copy.deepcopy(kwargs))
         if not callable(module):
             raise InvalidReference(f"the reference's class makes a {type(module).__name__}, which cannot be called")

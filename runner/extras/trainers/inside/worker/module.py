@@ -65,7 +65,6 @@ def load_module(code: str, entry_points: list[str]) -> Submission:
     sys.path.insert(0, str(directory))
     paritybench.install()
     torch_headers.prepare()
-    torch.set_grad_enabled(False)
     module = ModuleType("candidate")
     module.__file__ = str(directory / _FILE)
     sys.modules["candidate"] = module
@@ -123,9 +122,12 @@ class Host:
     def _construct(self, order: dict[str, Any]) -> object:
         self._plain = self._module = None
         seed_all(int(order["seed"]))
-        module = self._make(*order["args"], **order["kwargs"])
+        with torch.no_grad():
+            module = self._make(*order["args"], **order["kwargs"])
+        # For all calls. The file had gradients, unless it asked for none.
+        torch.set_grad_enabled(False)
         if not callable(module):
-            raise TypeError(f"the candidate's class makes a {type(module).__name__}, which cannot be called")
+            raise TypeError(f"the class makes a {type(module).__name__}, which cannot be called")
         device, dtype = order["device"], order["dtype"]
         if isinstance(module, torch.nn.Module):
             module = module.to(device=device) if dtype is None else module.to(device=device, dtype=dtype)
