@@ -96,7 +96,7 @@ def notify_socket(environ: Mapping[str, str] | None = None) -> str | None:
 def listening_sockets() -> Sequence[int]:
     """The file descriptors of the sockets that the service manager listens on for us (`sd_listen_fds`)."""
     count = os.environ.get("LISTEN_FDS", "") if os.environ.get("LISTEN_PID") == str(os.getpid()) else ""
-    return range(3, 3 + int(count)) if count.isdigit() else ()
+    return range(3, 3 + int(count)) if count.isdecimal() else ()
 
 
 def watchdog_s(environ: Mapping[str, str] | None = None) -> float | None:

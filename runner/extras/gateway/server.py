@@ -117,15 +117,15 @@ def serve(config: SiteConfig) -> None:
     store = AsyncStore(dsn, queries=QUERIES, connections=config.gateway_connections, name="kernel-runner gateway")
     token = config.gateway_admin_token()
     app = build(config, store, admin_token=token)
-    given = listening_sockets()
+    handed_over = listening_sockets()
     address = config.gateway_address
-    if not given and address.path is not None:
+    if not handed_over and address.path is not None:
         # What an earlier process left.
         with suppress(FileNotFoundError):
             if stat.S_ISSOCK(address.path.lstat().st_mode):
                 address.path.unlink()
     log = logs.get_logger("gateway.server")
-    log.info("the gateway starts", listen="systemd" if given else str(address), admin=token is not None)
+    log.info("the gateway starts", listen="systemd" if handed_over else str(address), admin=token is not None)
     # uvicorn finishes what is open and then sends itself the signal again: that is the end wanted, not a failure.
     signal.signal(signal.SIGTERM, _end)
     server = Server(
@@ -136,7 +136,7 @@ def serve(config: SiteConfig) -> None:
         proxies=trusted(config.gateway_trusted_proxies),
     )
     with suppress(KeyboardInterrupt):
-        server.run([socket.socket(fileno=number) for number in given] or None)
+        server.run([socket.socket(fileno=number) for number in handed_over] or None)
     if not server.started:
         raise ConfigError(f"the gateway cannot listen at {address} (gateway_listen); the log says why")
 

@@ -31,8 +31,8 @@ class Server(MCPServer[Any]):
         required = next(
             (tool.input_schema.get("required", ()) for tool in await self.list_tools() if tool.name == name), ()
         )
-        given = {key: value for key, value in arguments.items() if key in required or value not in (None, "")}
-        return await super().call_tool(name, given, context)
+        present = {key: value for key, value in arguments.items() if key in required or value not in (None, "")}
+        return await super().call_tool(name, present, context)
 
 
 def build(gateway: Gateway, folders: list[Path]) -> Server:

@@ -28,6 +28,9 @@ from .cases import Value
 from .filled_memory import FilledMemory
 from .own_settings import OwnSettings
 
+#: Loaded once: a reference's every call fills memory anew.
+_LIBC = ctypes.CDLL(None)
+
 
 class TaskFault(Exception):
     """The task definition does not work. The message names the function and the file."""
@@ -214,9 +217,8 @@ def fill_heap(byte: int) -> None:
     Memory that the C library asks the kernel for, above 128 KiB to 32 MiB, is zero when it is first allocated.
     """
     m_perturb = -6
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(m_perturb, byte ^ 0xFF)
+    if hasattr(_LIBC, "mallopt"):
+        _LIBC.mallopt(m_perturb, byte ^ 0xFF)
 
 
 def scramble() -> None:
