@@ -26,6 +26,8 @@ ON_THE_DEVICE = [
     *(path for path in sorted((ROOT / "tests" / "gpu").glob("*.py")) if path.name != "manifest.py"),
     *(ROOT / f"{name.replace('.', '/')}.py" for name in (PROBLEMS, FORK_SERVER)),
 ]
+#: What containers have of trainers.
+INSIDE = "runner.extras.trainers.inside."
 SITE = ROOT / "tasks" / "harness" / "site"
 
 
@@ -42,7 +44,7 @@ def test_a_bare_machine_has_what_they_import(path: Path) -> None:
     names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
     ours = {name for name in names if name.partition(".")[0] in ("tasks", "sandbox", "runner", "tests")}
     assert {name.partition(".")[0] for name in names - ours} <= sys.stdlib_module_names | {"torch", "pytest"}
-    allowed = ("tasks", "tests.gpu", "tests.support", "sandbox.protocol", "runner.extras.trainers.inside.")
+    allowed = ("tasks", "tests.gpu", "tests.support", "sandbox.protocol", "sandbox.inside.", INSIDE)
     assert all(name.startswith((*allowed, PROBLEMS, FORK_SERVER)) for name in ours), ours
 
 
