@@ -23,12 +23,12 @@ from runner.extras.trainers.client.sync import Client
 #: What stands before and after a completion's code; the last pair of the first that has one counts. No pattern here
 #: looks at a text again and again, however often a model repeats itself.
 _MARKS: Final = (
-    re.compile(r"(?P<begin>BEGIN_PYTHON[ \t\r]*\n)|\n[ \t]*END_PYTHON"),
+    re.compile(r"(?P<begin>BEGIN_PYTHON[ \t]*\n)|\n[ \t]*END_PYTHON"),
     re.compile(r"(?P<begin><answer>)|</answer>"),
 )
 #: A fence with its language. Prose may stand before one that names Python, and code before one that ends a block.
 _FENCE: Final = re.compile(
-    r"(?m)(?:^[ \t]*|(?<!`)(?=`+(?:py|[ \t\r]*$)))(?P<fence>`{3,}+|~{3,}+)[ \t{.]*+(?P<language>\w*+)[^`\n]*+$"
+    r"(?m)(?:^[ \t]*|(?<!`)(?=`+(?:py|[ \t]*$)))(?P<fence>`{3,}+|~{3,}+)[ \t{.]*+(?P<language>\w*+)[^`\n]*+$"
 )
 #: The same, or what may hold fences that are none: comments and strings of Python.
 _PARTS: Final = re.compile(
@@ -37,7 +37,7 @@ _PARTS: Final = re.compile(
 #: A line that is code, not prose.
 _IS_CODE: Final = re.compile(
     r"(?m)^(?:(?:from [\w.]+ )?import [\w.*(]*(?:(?:, ?| as )[\w.]+)*[,)\\]?|(?:class|def) \w+[(:].*|@[\w.]+(?:\(.*)?)"
-    r"[ \t\r]*+(?:#.*)?$"
+    r"[ \t]*+(?:#.*)?$"
 )
 #: How good a block's language is; others are worse. Of the best the last counts.
 _LANGUAGES: Final = {"python": 2, "python3": 2, "py": 2, "": 1}
@@ -53,7 +53,8 @@ def code_of(text: str) -> str:
 
     Text without any code is still evaluated: that it is no Python is the candidate's own fault.
     """
-    text = text.rpartition("</think>")[2]
+    # Python reads both ends of lines alike; its dedent, from 3.14 on, changes some of one kind.
+    text = text.rpartition("</think>")[2].replace("\r\n", "\n")
     text = next(filter(None, (_marked(text, marks) for marks in _MARKS)), text)
     blocks = sorted(_blocks(text), key=lambda block: _LANGUAGES.get(block[0], 0))
     return blocks[-1][1] if blocks else text
@@ -79,13 +80,13 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
     start = len(text) if opened is None else opened.start()
     if not prose and _IS_CODE.search(text, 0, start):
         # Code comes first: its block began in the prompt, or it has none.
-        yield "python", text[:start].strip("\r\n")
+        yield "python", text[:start].strip("\n")
         opened = opened if opened is not None and opened["language"] else next(fences, None)
     while opened is not None:
         closed = next((each for each in fences if each["fence"].startswith(opened["fence"])), None)
         code = text[opened.end() + 1 : len(text) if closed is None else closed.start()]
         if code.strip():
-            yield opened["language"].lower(), dedent(code).strip("\r\n")
+            yield opened["language"].lower(), dedent(code).strip("\n")
         opened = closed if closed is not None and closed["language"] else next(fences, None)
 
 
