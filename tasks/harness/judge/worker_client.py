@@ -487,12 +487,13 @@ class WorkerClient:
 
     def _wait_finished(self, calls: DeviceCalls, deadline_ns: int, *, enqueued: bool) -> dict[str, Any] | None:
         """Wait for the end of a call. The worker's message, if it came meanwhile."""
-        spin_until = time.monotonic_ns() + SPIN_NS
+        began_ns = time.monotonic_ns()
+        spin_until = began_ns + SPIN_NS
         heard = None
         while not calls.finished():
             now = time.monotonic_ns()
             if now > deadline_ns:
-                raise too_late()
+                raise self._too_late(began_ns)
             if now > spin_until and heard is None and self._channel.readable(1):
                 # It has ended, or it says what became of a call that it had not enqueued.
                 heard = self._receive(deadline_ns)
@@ -652,12 +653,13 @@ class WorkerClient:
 
     def _wait_until_finished(self, flags: CallFlags, call: int, deadline_ns: int) -> None:
         """Wait for the end of a call. The judge looks at the flag only now and then once it has spun for long."""
+        began_ns = time.monotonic_ns()
         if flags.finished(call, spin_ns=self._spin_ns):
             return
         nap_s = self._spin_ns / 1e9 * _NAP_SHARE
         while not flags.finished(call, spin_ns=0):
             if time.monotonic_ns() > deadline_ns:
-                raise too_late()
+                raise self._too_late(began_ns)
             # Only a worker that has ended, or is ended, can be heard before the flag.
             if self._channel.readable(0):
                 if flags.finished(call, spin_ns=0):
@@ -738,13 +740,19 @@ class WorkerClient:
         expect(answer, expected)
         return answer
 
+    def _too_late(self, began_ns: int) -> Fault:
+        """The time limit passed while the judge waited for the worker, on the monotonic clock since then."""
+        self.waited_ns += time.monotonic_ns() - began_ns
+        return too_late()
+
     def _send(self, message: bytes, descriptors: tuple[int, ...], deadline_ns: int) -> None:
+        began_ns = time.monotonic_ns()
         try:
             self._channel.send(message, descriptors, deadline_ns=deadline_ns)
         except (PeerClosed, Interrupted) as error:
             raise died(self._collector) from error
         except TimeoutError as error:
-            raise too_late() from error
+            raise self._too_late(began_ns) from error
 
     def _receive(self, deadline_ns: int, spin_ns: int = 0) -> dict[str, Any]:
         start, began_ns = time.monotonic_ns(), time.thread_time_ns()

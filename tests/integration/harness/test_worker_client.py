@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -469,6 +470,50 @@ def test_a_worker_that_delivers_another_number_and_sends_nothing_is_too_late(cli
     with pytest.raises(Fault) as caught:
         client.call(pack((0, payload, 99)), output_capacity=99, deadline_ns=time.monotonic_ns() + 1_000_000_000)
     assert caught.value.verdict == "time_limit"
+
+
+@pytest.mark.parametrize("nbytes", [99, COPY_BYTES + 1])
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_call_that_hangs_is_waited_for_until_the_time_limit(
+    client: WorkerClient, tmp_path: Path, call: int, nbytes: int
+) -> None:
+    """By message, as the first one, and by flags, with inputs that are copied or go as a descriptor."""
+    source = f"""
+import pathlib, time
+calls = []
+def custom_kernel(data):
+    calls.append(0)
+    if len(calls) == {call}:
+        pathlib.Path("began").write_text(str(time.monotonic_ns()))
+        while not pathlib.Path("over").exists():
+            time.sleep(0.01)
+    return data[1]
+"""
+    _load(client, source)
+    payload = torch.ones(nbytes, dtype=torch.uint8)
+    for _ in range(call - 1):
+        _call(client, payload)
+    began, before_ns = tmp_path / "began", client.waited_ns
+    deadline_ns = time.monotonic_ns() + 2_000_000_000
+    try:
+        with pytest.raises(Fault) as caught:
+            client.call(pack((0, payload, nbytes)), output_capacity=nbytes, deadline_ns=deadline_ns)
+        wait_until(began.exists, "the call has begun")
+    finally:
+        (tmp_path / "over").touch()
+    assert caught.value.verdict == "time_limit"
+    assert client.waited_ns - before_ns >= deadline_ns - int(began.read_text())
+
+
+def test_a_worker_that_reads_nothing_is_waited_for(client: WorkerClient) -> None:
+    """A message that does not fit into its socket waits, too."""
+    os.kill(client.worker_pid, signal.SIGSTOP)  # type: ignore[attr-defined]  # the fixture's
+    before_ns = client.waited_ns
+    with pytest.raises(Fault) as caught:
+        client.load({"a.txt": "x" * (16 << 20)}, "a.txt", deadline_ns=time.monotonic_ns() + 1_000_000_000)
+    os.kill(client.worker_pid, signal.SIGCONT)  # type: ignore[attr-defined]  # the fixture's
+    assert caught.value.verdict == "time_limit"
+    assert client.waited_ns > before_ns
 
 
 def test_a_message_before_the_end_is_rejected(client: WorkerClient) -> None:

@@ -1,10 +1,11 @@
 """
-why: Raw and packet sockets, and every family and protocol that is kernel surface nobody needs, are refused.
+why: Raw and packet sockets, and every family, protocol, option and flag that is kernel surface nobody needs, are refused.
 relax: seccomp
 gvisor: wrong_answer
 gvisor_why: ICMP sockets in a network stack of its own, which leads nowhere
 """
 import itertools
+import socket
 
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
 STREAM, DGRAM, RAW, SEQPACKET = 1, 2, 3, 5
@@ -58,3 +59,27 @@ for family in (UNIX, INET, INET6, NETLINK):
     refused("a family with bits that the kernel does not look at", made, 1 << 32 | family, DGRAM, 0)
     if family != UNIX:
         refused("a protocol with such bits", made, family, RAW, 1 << 32)
+
+# A filter runs in whoever sends, which may be the judge.
+ATTACHED = (socket.SOL_SOCKET, (26, 50, 51, 52)), (socket.IPPROTO_TCP, (31,))
+program = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 1 << 16))
+described = struct.pack("HxxxxxxQ", 1, ctypes.addressof(program))
+one, other = socket.socketpair()
+for level, options in ATTACHED:
+    for option, bits in itertools.product(options, (0, 1 << 32)):
+        refused(f"option {option} of level {level}", call, 54, one.fileno(), level, option | bits, described, len(described))
+        refused("a level with such bits", call, 54, one.fileno(), level | 1 << 32, option, described, len(described))
+text = ctypes.create_string_buffer(b"x")
+parts = ctypes.create_string_buffer(struct.pack("QQ", ctypes.addressof(text), 1))
+message = ctypes.create_string_buffer(struct.pack("QQQQQQQQ", 0, 0, ctypes.addressof(parts), 1, 0, 0, 0, 0))
+for bits in (0, 1 << 32):
+    out_of_band = socket.MSG_OOB | bits
+    refused("sendto out of band", call, 44, one.fileno(), text, 1, out_of_band, 0, 0)
+    refused("sendmsg out of band", call, 46, one.fileno(), message, out_of_band)
+    refused("sendmmsg out of band", call, 307, one.fileno(), message, 1, out_of_band)
+# What is not out of band arrives.
+one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+one.sendall(b"x")
+one.sendmsg([b"y"], [], socket.MSG_NOSIGNAL)
+if other.recv(2) != b"xy":
+    breach("another text than was sent")
