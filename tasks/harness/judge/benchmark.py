@@ -20,6 +20,7 @@ from .course import (
     length_ns,
     progress,
     unexplained,
+    waits_of,
     with_copies,
     with_unexplained,
 )
@@ -58,6 +59,9 @@ _WANTED_ERROR = 0.03
 _LESS_NS = 200
 #: Control calls are made in rows of this many at the end.
 _MORE_CONTROLS = 10
+#: Rows of these where the calls are mostly waits: of 100 control calls, of which a tenth is disturbed, hardly ever less
+#: than a twentieth is.
+_ROWS_FOR_WAITS = 8
 #: Most control calls of a case.
 _MOST_CONTROLS = 300
 #: Most control calls of a case whose calls are shorter than `_AGAIN_FROM_NS`.
@@ -223,6 +227,11 @@ class Benchmark:
             check_time_limit(run)
         crowded = self._add_controls(timed, samples, ranked=ranked)
         facts = self._hand_over(timed, samples)
+        numbers = kept(*_course(samples), facts)
+        longer = unexplained(_spans_ns(samples), numbers, facts)
+        if ranked and stopping.refuses_waits(waits_of([samples[number] for number in numbers], longer)):
+            self._add_controls_for_waits(timed)
+            facts = self._hand_over(timed, samples)
         samples = with_copies(samples, facts)
         numbers = kept(*_course(samples), facts)
         longer = unexplained(_spans_ns(samples), numbers, facts)
@@ -296,6 +305,13 @@ class Benchmark:
                 return False
         return False
 
+    def _add_controls_for_waits(self, timed: TimedCase) -> None:
+        """Make so many control calls that they tell whether others had the core for which calls waited."""
+        until_ns = time.monotonic_ns() + _CONTROLS_NS
+        for _ in range(_ROWS_FOR_WAITS):
+            if time.monotonic_ns() < until_ns:
+                timed.call_controls(_MORE_CONTROLS)
+
     def _has_enough(self, controls: ControlCosts, calls: int, call_ns: float, *, most: int) -> bool:
         """Whether the hand-over is known closely enough beside so many calls, or `most` control calls would not do."""
         if controls.statistical_ns(calls=calls, sd_ns=controls.sd_ns) <= _WANTED_ERROR * call_ns - _LESS_NS:
@@ -336,6 +352,7 @@ class Benchmark:
             mean_ci95=findings.mean_ci95,
             span=spans.median,
             span_ci95=spans.ci95,
+            waits=waits_of(samples, summary.runs - len(samples)),
             disturbed=timed.disturbed,
         )
         if noise.refusal is not None:

@@ -15,7 +15,7 @@ from typing import Self
 from .audit import FLOOR_NS, ControlCosts, Sample
 from .hand_over import Bound
 from .stats import quantile, spread
-from .stopping import Progress
+from .stopping import Progress, Waits
 
 #: A call took longer than others by chance if it exceeds the median by this part of it, beside what a hand-over varies.
 _LONGER_SHARE = 0.02
@@ -158,6 +158,20 @@ def late_ns(samples: Sequence[Sample]) -> float:
     if asleep:
         awake_ns = min(awake_ns, len(awake) * max(sample.outside_ns + sample.late_ns for sample in asleep))
     return awake_ns + sum(sample.late_ns for sample in asleep)
+
+
+def waits_of(samples: Sequence[Sample], unexplained: int) -> Waits:
+    """How long calls waited for a core. `unexplained`: how many more count as the longest (`with_unexplained`).
+
+    The kernel counts waits before and after a span, too. So none is longer than what its call took beyond the shortest.
+    """
+    spans_ns = [sample.outside_ns for sample in samples]
+    shortest_ns, longest_ns = min(spans_ns), max(spans_ns)
+    waits_ns = [min(sample.delayed_ns or 0, sample.outside_ns - shortest_ns) for sample in samples]
+    return Waits(
+        span_ns=fmean([*spans_ns, *[longest_ns] * unexplained]),
+        waited_ns=fmean([*waits_ns, *[waits_ns[spans_ns.index(longest_ns)]] * unexplained]),
+    )
 
 
 def length_ns(spans_ns: Sequence[float], facts: HandOverFacts) -> float:

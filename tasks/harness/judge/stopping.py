@@ -55,9 +55,10 @@ class Stopping:
     enough_ns: float = math.inf
     #: The case ends when the 95 % interval of the mean (Student's t) is at most this part of the mean.
     width: float = 0.004
-    #: A result is marked noisy if the bootstrap interval of the mean is wider than this part of it.
+    #: A result is marked noisy if the bootstrap interval of the mean is wider than this part of it, or waits are.
     noisy: float = 0.1
-    #: A result is refused if the median span's interval is wider than this part of it, and the host is disturbed.
+    #: A result is refused on a disturbed host if the median span's interval is wider than this part of it, or if waits
+    #: for a core are more than this part of the rest of the spans.
     refuse: float = 5.0
 
     @classmethod
@@ -103,6 +104,10 @@ class Stopping:
         enough = not few_runs and so_far.relative_width <= self.noisy
         return "enough" if enough and so_far.judged_ns >= self.enough_ns else None
 
+    def refuses_waits(self, waits: Waits) -> bool:
+        """Whether calls waited so long for a core that they are refused where other processes had it."""
+        return waits.waited_ns > self.refuse * (waits.span_ns - waits.waited_ns)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
@@ -129,6 +134,14 @@ class Progress:
         if self.count < FEWEST:
             return math.inf
         return 2 * student_t95(self.count - 1) * self.sd_ns / math.sqrt(self.count) / self.mean_ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waits:
+    """Of the calls that count: their mean span, and how much of it judge and worker may have waited for a core."""
+
+    span_ns: float
+    waited_ns: float
 
 
 def student_t95(freedom: int) -> float:
@@ -164,6 +177,7 @@ def noise_of(
     mean_ci95: tuple[float, float],
     span: float,
     span_ci95: tuple[float, float],
+    waits: Waits,
     disturbed: float,
 ) -> Noise:
     """Judge the spread of a case, in ns.
@@ -171,15 +185,24 @@ def noise_of(
     `mean`: of the times that count; `span`: median of the calls' spans on the judge's clock; each with its interval.
     `disturbed`: share of the control calls that something disturbed.
     """
-    low, high = span_ci95
-    if runs >= FEWEST_FOR_REFUSAL and high - low > rule.refuse * span and disturbed > DISTURBED_SHARE:
-        text = (
-            f"the times of {runs} calls are noise: their median lies anywhere between {time_text(low)} and "
-            f"{time_text(high)}, and {disturbed:.0%} of the calls of a known kernel beside them were disturbed (give "
-            "the slot cores of its own, or run fewer other things on this host)"
-        )
-        return Noise(remark=None, refusal=text)
+    waited = time_text(waits.waited_ns)
+    if runs >= FEWEST_FOR_REFUSAL and disturbed > DISTURBED_SHARE:
+        low, high = span_ci95
+        reason = None
+        if high - low > rule.refuse * span:
+            reason = f"their median lies anywhere between {time_text(low)} and {time_text(high)}"
+        elif rule.refuses_waits(waits):
+            reason = f"of their mean span, {time_text(waits.span_ns)}, up to {waited} are waits for a core"
+        if reason is not None:
+            text = (
+                f"the times of {runs} calls are noise: {reason}, and {disturbed:.0%} of the calls of a known kernel "
+                "beside them were disturbed (give the slot cores of its own, or run fewer other things on this host)"
+            )
+            return Noise(remark=None, refusal=text)
+    remarks = []
     low, high = mean_ci95
     if high - low > rule.noisy * mean:
-        return Noise(remark=f"the mean lies between {time_text(low)} and {time_text(high)}", refusal=None)
-    return Noise(remark=None, refusal=None)
+        remarks.append(f"the mean lies between {time_text(low)} and {time_text(high)}")
+    if waits.waited_ns > rule.noisy * mean:
+        remarks.append(f"up to {waited} of the mean are waits for a core")
+    return Noise(remark="; ".join(remarks) or None, refusal=None)

@@ -21,11 +21,12 @@ from tasks.harness.judge.course import (
     length_ns,
     progress,
     unexplained,
+    waits_of,
     with_copies,
     with_unexplained,
 )
 from tasks.harness.judge.hand_over import Bound, Calibration, Costs, DeviceCosts, HandOver
-from tasks.harness.judge.stopping import Timing
+from tasks.harness.judge.stopping import Timing, Waits
 from tests.support.scripted_workers import Outcome, Script, time_case
 
 _HAND_OVER = HandOver(p25_ns=9_000, median_ns=10_000, p75_ns=11_000)
@@ -459,6 +460,70 @@ def test_claims_that_vary_are_no_noise_of_the_host() -> None:
             outcome = time_case(script, timing=Timing(refuse=0.0), ranked=False)
             assert outcome.rejected is None
             assert (outcome.unsteady is not None) == refused
+
+
+def _crowded(generator: random.Random, kernel_ns: float, *, waits: float, wait_ns: float, disturbed: float) -> Script:
+    """A kernel, a part of whose calls waits for a core. Before some of the others, worker or judge waited, too."""
+    waited = [round(wait_ns * generator.uniform(0.5, 1.5)) * (generator.random() < waits) for _ in range(600)]
+    claims = [round(kernel_ns * generator.gauss(1, 0.01)) + wait for wait in waited]
+    return Script(
+        spans_ns=[claim + round(10_000 + generator.gammavariate(4, 250)) for claim in claims],
+        claims_ns=claims,
+        delayed_ns=[wait or 5_000_000 * (generator.random() < 0.1) for wait in waited],
+        controls_ns=[
+            math.inf if generator.random() < disturbed else 10_000 + generator.gammavariate(4, 250) for _ in range(600)
+        ],
+        copies_ns=[0],
+        check_ns=150_000,
+    )
+
+
+@pytest.mark.parametrize("kernel_ns", [2e3, 10e3, 300e3, 2e6])
+@pytest.mark.parametrize(("waits", "wait_ns"), [(0.17, 4e6), (0.17, 20e6), (0.5, 4e6), (0.9, 20e6)])
+@pytest.mark.parametrize("disturbed", [0.12, 0.3, 0.7])
+def test_no_time_is_many_times_too_long_where_others_had_the_core(
+    kernel_ns: float, waits: float, wait_ns: float, disturbed: float
+) -> None:
+    """It is refused then, and only then; control calls are few, and wait less often. Others are marked."""
+    generator, most_ns = random.Random(7), 6 * (kernel_ns + 11_000)  # noqa: S311 a simulation
+    wrong = 0
+    for _ in range(10):
+        outcome = time_case(_crowded(generator, kernel_ns, waits=waits, wait_ns=wait_ns, disturbed=disturbed))
+        timing = outcome.report.timing
+        if outcome.unsteady is not None:
+            assert "waits for a core, and" in outcome.unsteady or "their median lies" in outcome.unsteady
+            assert kernel_ns + waits * wait_ns > most_ns
+        else:
+            assert timing is not None
+            wrong += timing.summary.mean > 1.1 * most_ns
+            assert timing.noisy is not None or timing.summary.mean < 1.3 * (kernel_ns + 11_000)
+    # By chance control calls may not show what disturbs a tenth of them.
+    assert wrong <= 1
+
+
+@pytest.mark.parametrize("kernel_ns", [2e3, 300e3, 20e6])
+@pytest.mark.parametrize("waits", [0.17, 1.0])
+def test_a_worker_that_waits_for_its_own_threads_has_the_time_that_it_took(kernel_ns: float, waits: float) -> None:
+    """They disturb no control call, so its times are not refused: it has no other try."""
+    generator, wait_ns = random.Random(8), 50 * (kernel_ns + 11_000)  # noqa: S311 a simulation
+    outcome = time_case(_crowded(generator, kernel_ns, waits=waits, wait_ns=wait_ns, disturbed=0.0))
+    assert outcome.unsteady is None
+    timing = outcome.report.timing
+    assert timing is not None
+    assert timing.summary.mean > 0.6 * waits * wait_ns
+    assert timing.noisy is not None
+    assert "waits for a core" in timing.noisy
+
+
+def test_waits_beside_a_span_are_not_in_it() -> None:
+    """A wait is at most what its call took beyond the shortest; where the kernel tells none, there is none."""
+    spans_ns, delays_ns = [100, 100, 400, 400, 600], [0, 7_000, 200, 9_000, None]
+    samples = [
+        Sample(claim_ns=0, outside_ns=span_ns, delayed_ns=delayed_ns)
+        for span_ns, delayed_ns in zip(spans_ns, delays_ns, strict=True)
+    ]
+    assert waits_of(samples, 0) == Waits(span_ns=320, waited_ns=100)
+    assert waits_of(samples[:4], 1) == Waits(span_ns=280, waited_ns=140)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 
 import pytest
 
-from tasks.harness.judge.stopping import Noise, Progress, Stopping, Timing, noise_of, student_t95
+from tasks.harness.judge.stopping import Noise, Progress, Stopping, Timing, Waits, noise_of, student_t95
 
 RULE = Stopping(max_kernel_ns=10e9, max_wall_ns=120e9)
 STEADY = (1e6, 1.001e6)
@@ -136,10 +136,22 @@ def test_students_t_agrees_with_scipy(freedom: int) -> None:
 
 
 def _noise(
-    *, span_ci95: tuple[float, float], mean_ci95: tuple[float, float] = (99e3, 101e3), disturbed: float, runs: int = 100
+    *,
+    span_ci95: tuple[float, float] = (99e3, 101e3),
+    mean_ci95: tuple[float, float] = (99e3, 101e3),
+    waited_ns: float = 0.0,
+    disturbed: float,
+    runs: int = 100,
 ) -> Noise:
     return noise_of(
-        RULE, runs=runs, mean=100e3, mean_ci95=mean_ci95, span=100e3, span_ci95=span_ci95, disturbed=disturbed
+        RULE,
+        runs=runs,
+        mean=100e3,
+        mean_ci95=mean_ci95,
+        span=100e3,
+        span_ci95=span_ci95,
+        waits=Waits(span_ns=100e3, waited_ns=waited_ns),
+        disturbed=disturbed,
     )
 
 
@@ -172,3 +184,33 @@ def test_a_kernel_that_is_erratic_by_itself_is_marked(disturbed: float) -> None:
     assert _noise(span_ci95=(50e3, 700e3), disturbed=disturbed) == Noise(remark=None, refusal=None)
     wide = _noise(span_ci95=(50e3, 700e3), mean_ci95=(80e3, 300e3), disturbed=disturbed)
     assert wide == Noise(remark="the mean lies between 80 µs and 300 µs", refusal=None)
+
+
+@pytest.mark.parametrize(
+    ("waited_ns", "disturbed", "runs", "refused"),
+    [
+        (83e3, 0.4, 100, False),
+        (84e3, 0.4, 100, True),
+        (84e3, 0.4, 19, False),
+        # A worker's own threads can make it wait, but disturb no control call.
+        (99e3, 0.05, 100, False),
+    ],
+)
+def test_times_that_are_mostly_waits_for_a_core_are_refused(
+    *, waited_ns: float, disturbed: float, runs: int, refused: bool
+) -> None:
+    """Where they are more than five times the rest, however little the times vary. Other waits are marked."""
+    noise = _noise(waited_ns=waited_ns, disturbed=disturbed, runs=runs)
+    if refused:
+        assert noise.refusal is not None
+        assert "of their mean span, 100 µs, up to 84 µs are waits for a core, and 40% of the calls of" in noise.refusal
+    else:
+        assert noise == Noise(remark=f"up to {waited_ns / 1e3:g} µs of the mean are waits for a core", refusal=None)
+
+
+def test_a_remark_has_both_reasons() -> None:
+    """Waits of up to a tenth of the mean are none."""
+    assert _noise(waited_ns=10e3, disturbed=0.0) == Noise(remark=None, refusal=None)
+    assert _noise(waited_ns=11e3, mean_ci95=(80e3, 120e3), disturbed=0.0).remark == (
+        "the mean lies between 80 µs and 120 µs; up to 11 µs of the mean are waits for a core"
+    )

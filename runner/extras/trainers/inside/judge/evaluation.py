@@ -435,7 +435,13 @@ class GroupJudge:
         timed.warm_up()
         most = math.inf
         stopping = Stopping(
-            max_runs=calls, min_runs=calls, width=0.0, max_kernel_ns=most, max_wall_ns=most, max_check_ns=most
+            max_runs=calls,
+            min_runs=calls,
+            width=0.0,
+            refuse=most,
+            max_kernel_ns=most,
+            max_wall_ns=most,
+            max_check_ns=most,
         )
         benchmark = Benchmark(
             self._request,
