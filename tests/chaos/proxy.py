@@ -14,7 +14,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 _CHUNK_BYTES: Final = 65536
@@ -51,9 +50,7 @@ class Proxy:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def url(self, database: str) -> str:

@@ -14,7 +14,6 @@ import threading
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 from unittest.mock import patch
 
@@ -56,9 +55,7 @@ class Upgrades:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._asked.put(None)
         self._thread.join()

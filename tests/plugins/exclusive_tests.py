@@ -38,7 +38,6 @@ _LONGEST = (
     "tests/acceptance/test_verdicts.py",
     "tests/acceptance/escapes/",
     "tests/integration/systemd/",
-    "tests/acceptance/test_lifecycle.py",
     "tests/integration/extras/boards/test_tasks.py",
     "tests/acceptance/test_honest.py",
     "tests/acceptance/",

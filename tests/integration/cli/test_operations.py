@@ -140,9 +140,20 @@ def test_eval_needs_a_device_of_the_type_asked_for(
     assert "no slot for GPU type L4x4" in lacking.err
 
 
+#: An eval program of a task's own: a submission has to leave a tensor where it is, on a CUDA device.
+STAYS = """
+import os
+import submission, torch
+
+check = "pass" if submission.custom_kernel(torch.ones(2, device="cuda")).is_cuda else "fail"
+with open(int(os.environ["POPCORN_FD"]), "w") as out:
+    out.write(f"test-count: 1\\ntest.0.spec: n: 4\\ntest.0.status: {check}\\ncheck: {check}\\n")
+"""
+
+
 @pytest.mark.usefixtures("engine")
 def test_eval_on_an_emulated_device_marks_the_result_and_ranks_nothing(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, submission_file: Path
 ) -> None:
     """By the flag, and by a GPU type of the operator's that has no slots of its own; ranked modes are refused."""
     (tmp_path / "gpus.d").mkdir()
@@ -158,6 +169,16 @@ def test_eval_on_an_emulated_device_marks_the_result_and_ranks_nothing(
     refused = call("eval", *files, "--emulate-cuda", "--gpu", "H100")
     assert refused.code == 2
     assert "expected one without devices" in refused.err
+    own = {"submission.py": "@SUBMISSION@", "eval.py": "eval.py"}
+    named = [{"name": name, "source": source} for name, source in own.items()]
+    folder = write_task(tmp_path / "own", files=named, tests=[{"n": 4}])
+    (folder / "eval.py").write_text(STAYS)
+    for change, verdict in (("", "accepted"), (".cpu()", "wrong_answer")):
+        submission_file.write_text(f"def custom_kernel(data):\n    return data{change}\n")
+        document = call("eval", folder, submission_file, "--gpu", "E", "--mode", "test", "--json").document
+        assert document["verdict"] == verdict, document
+        (run,) = document["runs"]
+        assert run["system_info"]["runner"]["emulated"] == "cuda"
 
 
 @pytest.mark.usefixtures("engine")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from runner.base.errors import SubmissionError
 from runner.store import Store
 from tests.integration.cli.conftest import Call
-from tests.integration.extras.gateway.conftest import ADMIN, approve, gateway_login, revoke, set_token, states
+from tests.integration.extras.gateway.conftest import ADMIN, approve, ask, gateway_login, revoke, set_token, states
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -52,62 +50,34 @@ def test_a_login_is_approved_listed_and_revoked(cli: Call, database_url: str) ->
     assert cli("user", "revoke", "nobody").code == 2
 
 
-@pytest.fixture
-def port() -> int:
-    """A port for a gateway."""
-    return free_port()
-
-
-def status_of(port: int, path: str, **headers: str) -> int:
-    """What a gateway answers; 0: it does not."""
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)) as connection:
-        try:
-            connection.request("GET", path, headers=headers)
-            return connection.getresponse().status
-        except OSError:
-            return 0
-
-
-@contextmanager
-def gateway(url: str, port: int, folder: Path) -> Iterator[None]:
-    """The command as systemd starts it, with credentials in a folder; SIGTERM ends it with 0."""
-    (folder / "database_url").write_text(f"{url}\n", encoding="utf-8")
-    (folder / "gateway_admin_token").write_text(f"{ADMIN}\n", encoding="utf-8")
+def test_the_gateway_starts_serves_and_ends(database_url: str, tmp_path: Path) -> None:
+    """As systemd starts it, with the credentials of its unit in a folder; SIGTERM ends it with 0."""
+    port = free_port()
+    (tmp_path / "database_url").write_text(f"{gateway_login(database_url)}\n", encoding="utf-8")
+    (tmp_path / "gateway_admin_token").write_text(f"{ADMIN}\n", encoding="utf-8")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("KERNEL_RUNNER_", "DATABASE_"))}
     environment = {
         **kept,
-        "CREDENTIALS_DIRECTORY": str(folder),
+        "CREDENTIALS_DIRECTORY": str(tmp_path),
         "KERNEL_RUNNER_GATEWAY_LISTEN": f"127.0.0.1:{port}",
-        "KERNEL_RUNNER_STATE_DIR": str(folder),
+        "KERNEL_RUNNER_STATE_DIR": str(tmp_path),
     }
+
+    def status_of(path: str, **headers: str) -> int:
+        with suppress(OSError):
+            return ask(port, "GET", path, headers=headers).status
+        return 0
+
     command = [sys.executable, "-m", "runner.cli", "gateway"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as running:
         try:
-            yield
+            wait_until(lambda: status_of("/readyz") == 200, "it is ready")
+            assert status_of("/admin/stats", Authorization=f"Bearer {ADMIN}") == 200
+            assert status_of("/admin/stats", Authorization="Bearer wrong") == 401
+            assert status_of("/") == 200
         finally:
             running.terminate()
         assert running.wait(PATIENCE_S) == 0
-
-
-def wait_for(port: int, path: str, wanted: int) -> None:
-    """Until a gateway answers so."""
-    wait_until(lambda: status_of(port, path) == wanted, f"{path} answers {wanted}")
-
-
-def test_the_gateway_starts_serves_and_ends(database_url: str, port: int, tmp_path: Path) -> None:
-    """With the credentials of its unit."""
-    with gateway(gateway_login(database_url), port, tmp_path):
-        wait_for(port, "/readyz", 200)
-        assert status_of(port, "/admin/stats", Authorization=f"Bearer {ADMIN}") == 200
-        assert status_of(port, "/admin/stats", Authorization="Bearer wrong") == 401
-        assert status_of(port, "/") == 200
-
-
-def test_the_gateway_lives_without_a_database(database_url: str, port: int, tmp_path: Path) -> None:
-    """It starts, says that it is not ready, and refuses nothing before it has waited."""
-    with gateway(make_conninfo(database_url, host="127.0.0.1", port=1), port, tmp_path):
-        wait_for(port, "/health", 200)
-        assert status_of(port, "/readyz") == 503
 
 
 def test_a_short_admin_token_is_refused(database_url: str, tmp_path: Path) -> None:

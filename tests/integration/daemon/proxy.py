@@ -1,4 +1,4 @@
-"""A proxy before PostgreSQL that can refuse connections or swallow all traffic, and counts connections."""
+"""A proxy before PostgreSQL that can refuse connections or swallow all traffic."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ class Proxy:
         self._lines: list[_Line] = []
         self._lock = threading.Lock()
         self._hangs_up = False
-        #: Connections that were let through.
-        self.accepted = 0
         #: Attempts to connect that were answered by hanging up.
         self.knocks = 0
 
@@ -109,7 +107,6 @@ class Proxy:
                     client.close()
                     server.close()
                     return
-                self.accepted += 1
                 self._sockets += [client, server]
                 self._lines.append(line)
             for source, sink, tap in ((client, server, self.tap()), (server, client, None)):

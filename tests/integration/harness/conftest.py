@@ -9,7 +9,7 @@ import pytest
 
 from sandbox.protocol import StepResult
 from tasks.harness.judge.request import Floor, JudgeRequest, ModeRequest
-from tasks.harness.local import LocalReport, evaluate
+from tasks.harness.local import LocalReport
 from tests.acceptance.judging.forked_judges import ForkedJudges
 from tests.support.waiting import PATIENCE_S
 
@@ -63,16 +63,6 @@ def judge(processes: ForkedJudges) -> Run:
 
     def run(submission: str, task: str = "add", **fields: object) -> LocalReport:
         return processes.evaluate(make_request(submission, task, **fields))  # type: ignore[arg-type]  # checked by make_request
-
-    return run
-
-
-@pytest.fixture
-def started_judge() -> Run:
-    """Run a request with two interpreters of their own, as `tasks.harness.local` does for task authors."""
-
-    def run(submission: str, task: str = "add", **fields: object) -> LocalReport:
-        return evaluate(make_request(submission, task, **fields))  # type: ignore[arg-type]  # checked by make_request
 
     return run
 

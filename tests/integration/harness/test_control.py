@@ -88,12 +88,9 @@ class Beside(Activity):
 
     def __init__(self, busy_ns: Callable[[], int | None]) -> None:
         self._busy_ns = busy_ns
-        #: When it was looked at first.
-        self.before_ns = 0
 
     def look(self, *, may_list: bool = True) -> Look | None:  # noqa: ARG002 it says nothing
         """Say nothing of them."""
-        self.before_ns = time.perf_counter_ns()
         return Look(ran_ns={}, asleep=True)
 
     def busy_ns(self, before: Look | None) -> int | None:

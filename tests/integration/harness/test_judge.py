@@ -11,7 +11,7 @@ import pytest
 
 from sandbox.protocol import StepResult
 from tasks.harness.judge.request import Floor
-from tasks.harness.local import JudgeFailed, Pair, lines_of
+from tasks.harness.local import JudgeFailed, Pair, evaluate, lines_of
 from tests.support.waiting import PATIENCE_S
 
 from .conftest import Run, make_request, message_of, verdict_of
@@ -130,9 +130,12 @@ def _check_benchmark(step: StepResult) -> None:
     assert [case["checked"] >= 4 for case in step.judged.details["cases"]] == [True, True]
 
 
-def test_nothing_secret_in_the_worker(started_judge: Run) -> None:
-    """Neither seeds nor reference nor expected outputs are in the worker's memory, modules or environment."""
-    report = started_judge("searches_secrets", tests=("size: 999; seed: 987654321",), seed=1357913579)
+def test_nothing_secret_in_the_worker() -> None:
+    """Neither seeds nor reference nor expected outputs are in the worker's memory, modules or environment.
+
+    Judge and worker are interpreters of their own, as for task authors.
+    """
+    report = evaluate(make_request("searches_secrets", tests=("size: 999; seed: 987654321",), seed=1357913579))
 
     step = report.steps[0]
     assert verdict_of(step) == "accepted", message_of(step)

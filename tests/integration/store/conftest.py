@@ -247,6 +247,13 @@ def bench(store: BoardStore, database_url: str) -> Bench:
     return Bench(store=store, url=database_url)
 
 
+@pytest.fixture
+def queue(bench: Bench) -> Bench:
+    """The same, with the leaderboard `identity` on the CPU type."""
+    bench.board()
+    return bench
+
+
 def run_record(
     mode: str = "test", *, passed: bool = True, score_s: float | None = None, **changes: object
 ) -> RunRecord:

@@ -59,22 +59,21 @@ def rows_of(db: Db, job: Job) -> list[dict[str, Any]]:
     ).fetchall()
 
 
-def test_the_old_results_count_until_the_new_ones_are_there(bench: Bench, db: Db) -> None:
+def test_the_old_results_count_until_the_new_ones_are_there(queue: Bench, db: Db) -> None:
     """Each job replaces its own; the rows leave KernelBot's table whole, with the reason, and could be put back."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard")
-    public = evaluate(bench, host="bad", score_s=1e-6)
-    secret = evaluate(bench, host="bad", score_s=1e-6)
+    submission_id = queue.submit(mode="leaderboard")
+    public = evaluate(queue, host="bad", score_s=1e-6)
+    secret = evaluate(queue, host="bad", score_s=1e-6)
     written = rows_of(db, public)
-    assert bench.store.rerun(Selection(submission_id=submission_id), reason="mended task") == 2
+    assert queue.store.rerun(Selection(submission_id=submission_id), reason="mended task") == 2
     assert words(db, submission_id) == (False, "active", "pending", None)
-    assert scores(bench) == [("u1", 1e-6)]
+    assert scores(queue) == [("u1", 1e-6)]
     assert (count(db, "leaderboard", "runs"), count(db, "runner", "superseded_run")) == (6, 0)
 
-    again = evaluate(bench, host="good", score_s=3e-6)
+    again = evaluate(queue, host="good", score_s=3e-6)
     reason = f"replaced by job {again.id}: mended task"
     assert not again.secret
-    assert scores(bench) == [("u1", 3e-6)]
+    assert scores(queue) == [("u1", 3e-6)]
     assert (rows_of(db, public), len(rows_of(db, secret)), len(rows_of(db, again))) == ([], 3, 3)
     kept = db.execute(
         "SELECT (jsonb_populate_record(NULL::leaderboard.runs, run)).* FROM runner.superseded_run ORDER BY run_id"
@@ -83,10 +82,10 @@ def test_the_old_results_count_until_the_new_ones_are_there(bench: Bench, db: Db
     about = rows(db, "SELECT DISTINCT submission_id, job_id, reason FROM runner.superseded_run")
     assert about == [(submission_id, public.id, reason)]
 
-    evaluate(bench, host="good", score_s=9e-6)
+    evaluate(queue, host="good", score_s=9e-6)
     assert words(db, submission_id) == (True, "active", "succeeded", None)
-    assert scores(bench) == [("u1", 3e-6)]
-    old, _, new, _ = bench.store.submission(submission_id).jobs
+    assert scores(queue) == [("u1", 3e-6)]
+    old, _, new, _ = queue.store.submission(submission_id).jobs
     assert (old.retired_as, old.retired_reason, old.verdict) == ("replaced", reason, Verdict.ACCEPTED)
     assert (new.replaces, new.retired_as, new.host) == (old.id, None, "good")
     events = rows(db, "SELECT kind, job_id, detail FROM runner.event ORDER BY id")
@@ -131,21 +130,20 @@ def test_a_rerun_chooses_by_board_host_and_type(bench: Bench, db: Db, selection:
     assert {name.removesuffix(".py") for (name,) in queued} == expected
 
 
-def test_a_rerun_chooses_by_the_time_the_evaluation_ended(bench: Bench, db: Db) -> None:
+def test_a_rerun_chooses_by_the_time_the_evaluation_ended(queue: Bench, db: Db) -> None:
     """From `since` on, before `until`; of public and secret job one in the span is enough, and both run again."""
-    bench.board()
-    submission_id = ranked_submission(bench)
+    submission_id = ranked_submission(queue)
     db.execute("UPDATE runner.job SET finished_at = '2026-01-01 12:00Z' WHERE NOT secret")
     db.execute("UPDATE runner.job SET finished_at = '2026-01-01 13:00Z' WHERE secret")
     noon, hour = datetime(2026, 1, 1, 12, tzinfo=UTC), timedelta(hours=1)
 
     def jobs(since: datetime | None, until: datetime | None) -> int:
-        return sum(line.jobs for line in bench.store.matching(Selection(since=since, until=until)))
+        return sum(line.jobs for line in queue.store.matching(Selection(since=since, until=until)))
 
     assert jobs(noon, None) == jobs(None, noon + hour) == jobs(noon + hour, None) == jobs(noon, noon + hour) == 2
     assert jobs(noon + hour + timedelta(seconds=1), None) == jobs(None, noon) == 0
-    assert bench.store.rerun(Selection(since=noon + hour, until=noon + 2 * hour)) == 2
-    assert len(bench.store.submission(submission_id).jobs) == 4
+    assert queue.store.rerun(Selection(since=noon + hour, until=noon + 2 * hour)) == 2
+    assert len(queue.store.submission(submission_id).jobs) == 4
 
 
 NO_SELECTION = [
@@ -165,28 +163,26 @@ def test_a_selection_that_cannot_be_meant_is_refused(bench: Bench) -> None:
                 act(selection)
 
 
-def test_unknown_submissions_and_priorities_are_refused(bench: Bench) -> None:
+def test_unknown_submissions_and_priorities_are_refused(queue: Bench) -> None:
     """By its number a submission must exist; the priority has the bounds of every other."""
-    bench.board()
     with pytest.raises(NotFoundError, match="submission 4711 does not exist"):
-        bench.store.rerun(Selection(submission_id=4711))
-    submission_id = ranked_submission(bench)
+        queue.store.rerun(Selection(submission_id=4711))
+    submission_id = ranked_submission(queue)
     with pytest.raises(SubmissionError, match="priority"):
-        bench.store.rerun(Selection(submission_id=submission_id), priority=5000)
+        queue.store.rerun(Selection(submission_id=submission_id), priority=5000)
 
 
-def test_what_a_user_took_back_is_evaluated_again_by_its_number_only(bench: Bench, db: Db) -> None:
+def test_what_a_user_took_back_is_evaluated_again_by_its_number_only(queue: Bench, db: Db) -> None:
     """A filter passes over cancelled submissions; cancelled before anything ran, the rerun's result is the first."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard")
-    bench.store.cancel(submission_id)
-    assert bench.store.rerun(Selection(leaderboard="identity")) == 0
-    assert [line.obstacle for line in bench.store.matching(Selection(leaderboard="identity"))] == ["cancelled"]
-    assert bench.store.rerun(Selection(submission_id=submission_id)) == 2
-    evaluate(bench)
-    evaluate(bench)
+    submission_id = queue.submit(mode="leaderboard")
+    queue.store.cancel(submission_id)
+    assert queue.store.rerun(Selection(leaderboard="identity")) == 0
+    assert [line.obstacle for line in queue.store.matching(Selection(leaderboard="identity"))] == ["cancelled"]
+    assert queue.store.rerun(Selection(submission_id=submission_id)) == 2
+    evaluate(queue)
+    evaluate(queue)
     assert words(db, submission_id) == (True, "active", "succeeded", None)
-    assert bench.store.submission(submission_id).status.state is JobState.DONE
+    assert queue.store.submission(submission_id).status.state is JobState.DONE
 
 
 def test_a_type_that_the_board_no_longer_offers_is_not_evaluated_again(bench: Bench, db: Db) -> None:
@@ -206,33 +202,31 @@ def test_a_type_that_the_board_no_longer_offers_is_not_evaluated_again(bench: Be
 
 
 @pytest.mark.parametrize("marked", ["submission", "submission_job_status"])
-def test_what_another_marked_hacked_stays_hacked(bench: Bench, db: Db, marked: str) -> None:
+def test_what_another_marked_hacked_stays_hacked(queue: Bench, db: Db, marked: str) -> None:
     """KernelBot's guard and administrators mark submissions; what they marked is not evaluated again."""
-    bench.board()
-    submission_id = ranked_submission(bench)
+    submission_id = ranked_submission(queue)
     db.execute(f"UPDATE leaderboard.{marked} SET status = 'hacked'".encode())  # noqa: S608 - tables above
-    assert bench.store.rerun(Selection(leaderboard="identity")) == 0
+    assert queue.store.rerun(Selection(leaderboard="identity")) == 0
     with pytest.raises(SubmissionError, match="it is marked hacked"):
-        bench.store.rerun(Selection(submission_id=submission_id))
-    assert scores(bench) == []
-    assert bench.store.submission(submission_id).status.score_s is None
+        queue.store.rerun(Selection(submission_id=submission_id))
+    assert scores(queue) == []
+    assert queue.store.submission(submission_id).status.score_s is None
 
 
-def test_the_mark_of_another_outlives_a_rerun_that_was_on_its_way(bench: Bench, db: Db) -> None:
+def test_the_mark_of_another_outlives_a_rerun_that_was_on_its_way(queue: Bench, db: Db) -> None:
     """Marked while the rerun ran, it stays marked whatever is found; only our own mark goes with our verdict."""
-    bench.board()
-    submission_id = ranked_submission(bench)
-    bench.store.rerun(Selection(submission_id=submission_id))
+    submission_id = ranked_submission(queue)
+    queue.store.rerun(Selection(submission_id=submission_id))
     db.execute("UPDATE leaderboard.submission SET status = 'hacked'")
-    evaluate(bench)
-    evaluate(bench)
+    evaluate(queue)
+    evaluate(queue)
     assert words(db, submission_id)[:2] == (True, "hacked")
-    assert scores(bench) == []
-    cheat = bench.submit(user_id="cheat")
-    bench.store.complete(bench.claim(), result(Verdict.REJECTED, run_record(passed=False)))
+    assert scores(queue) == []
+    cheat = queue.submit(user_id="cheat")
+    queue.store.complete(queue.claim(), result(Verdict.REJECTED, run_record(passed=False)))
     assert words(db, cheat)[:3] == (True, "hacked", "hacked")
-    bench.store.rerun(Selection(submission_id=cheat))
-    evaluate(bench)
+    queue.store.rerun(Selection(submission_id=cheat))
+    evaluate(queue)
     assert words(db, cheat)[:3] == (True, "active", "succeeded"), "our own mark goes with our verdict"
 
 
@@ -246,19 +240,18 @@ def test_a_finished_submission_stays_closed_to_its_author_while_it_is_evaluated_
         enqueue(bench.store, submission_id, mode="test", gpu_types=["H100"])
 
 
-def test_reruns_let_new_submissions_pass_and_take_turns_among_users(bench: Bench) -> None:
+def test_reruns_let_new_submissions_pass_and_take_turns_among_users(queue: Bench) -> None:
     """By default they are a class of lower priority, in which every user's first goes before anybody's second."""
-    bench.board()
     for user in ("ann", "ann", "ann", "bob"):
-        bench.submit(user_id=user, file_name=f"{user}.py")
+        queue.submit(user_id=user, file_name=f"{user}.py")
     for _ in range(4):
-        evaluate(bench)
-    assert bench.store.rerun(Selection(leaderboard="identity")) == 4
-    new = bench.submit(user_id="eve")
-    assert bench.claim().submission_id == new
-    assert [bench.claim().user_id for _ in range(4)] == ["ann", "bob", "ann", "ann"]
-    bench.submit(user_id="ann")
-    assert bench.claim().user_id == "ann", "the turns of reruns are not taken from the user's own submissions"
+        evaluate(queue)
+    assert queue.store.rerun(Selection(leaderboard="identity")) == 4
+    new = queue.submit(user_id="eve")
+    assert queue.claim().submission_id == new
+    assert [queue.claim().user_id for _ in range(4)] == ["ann", "bob", "ann", "ann"]
+    queue.submit(user_id="ann")
+    assert queue.claim().user_id == "ann", "the turns of reruns are not taken from the user's own submissions"
 
 
 def test_a_rerun_of_thousands_is_one_call_with_one_wake_up(bench: Bench, db: Db) -> None:
@@ -295,12 +288,11 @@ def test_a_rerun_of_thousands_is_one_call_with_one_wake_up(bench: Bench, db: Db)
     )
 
 
-def test_reruns_that_are_asked_for_at_once_make_the_jobs_once(bench: Bench, db: Db) -> None:
+def test_reruns_that_are_asked_for_at_once_make_the_jobs_once(queue: Bench, db: Db) -> None:
     """Six callers, one board of twelve submissions: twenty-four jobs in all."""
-    bench.board()
     for number in range(12):
-        ranked_submission(bench, user_id=f"u{number}")
-    made = together(6, bench, lambda store, _: store.rerun(Selection(leaderboard="identity")))
+        ranked_submission(queue, user_id=f"u{number}")
+    made = together(6, queue, lambda store, _: store.rerun(Selection(leaderboard="identity")))
     assert max(made, key=str) == 24, made
     assert sum(number for number in made if isinstance(number, int)) == 24
     assert value(db, "SELECT count(*) FROM runner.job WHERE state = 'queued'") == 24

@@ -58,14 +58,13 @@ def test_the_ranking_holds_the_best_valid_score_of_every_user(bench: Bench, fini
         "DELETE FROM leaderboard.runs WHERE secret",
     ],
 )
-def test_what_kernelbot_takes_out_is_out(bench: Bench, db: Db, finish: Callable[..., None], spoil: str) -> None:
+def test_what_kernelbot_takes_out_is_out(queue: Bench, db: Db, finish: Callable[..., None], spoil: str) -> None:
     """Hacked, any secret row failed there, or no secret ranked row: not ranked."""
-    bench.board()
-    bench.submit(mode="leaderboard")
+    queue.submit(mode="leaderboard")
     finish()
-    assert len(places(bench)) == 1
+    assert len(places(queue)) == 1
     db.execute(spoil.encode())
-    assert places(bench) == []
+    assert places(queue) == []
 
 
 def test_a_board_comes_back_as_it_was_made(bench: Bench, db: Db) -> None:
@@ -82,44 +81,42 @@ def test_a_board_comes_back_as_it_was_made(bench: Bench, db: Db) -> None:
     assert (line.name, line.gpus, line.submissions) == ("identity", ("A100", "H100"), 0)
 
 
-def test_bad_boards_are_refused(bench: Bench) -> None:
+def test_bad_boards_are_refused(queue: Bench) -> None:
     """A taken or empty name, no or doubled GPU types, a deadline without zone: each says what to do."""
-    bench.board()
     with pytest.raises(BoardError, match="'identity' exists already"):
-        bench.board()
+        queue.board()
     with pytest.raises(BoardError, match="expected visible text"):
-        bench.board(" ")
+        queue.board(" ")
     with pytest.raises(BoardError, match="no GPU type"):
-        bench.board("x", gpus=())
+        queue.board("x", gpus=())
     with pytest.raises(BoardError, match="named twice"):
-        bench.board("x", "A100", "A100")
+        queue.board("x", "A100", "A100")
     with pytest.raises(BoardError, match="no time zone"):
-        bench.board("x", deadline=datetime(2030, 1, 1))  # noqa: DTZ001 the missing zone is the subject
+        queue.board("x", deadline=datetime(2030, 1, 1))  # noqa: DTZ001 the missing zone is the subject
     for call in (
-        lambda: bench.store.board("nope"),
-        lambda: bench.store.delete_board("nope"),
-        lambda: bench.store.ranking("nope"),
+        lambda: queue.store.board("nope"),
+        lambda: queue.store.delete_board("nope"),
+        lambda: queue.store.ranking("nope"),
     ):
         with pytest.raises(NotFoundError, match="'nope' does not exist"):
             call()
 
 
-def test_an_update_that_breaks_comparison_needs_force(bench: Bench) -> None:
+def test_an_update_that_breaks_comparison_needs_force(queue: Bench) -> None:
     """Deadline, description and GPU types may change any time; benchmarks under submissions only by force."""
-    bench.board()
     both = ("identity", "CPU", "H100")
     harder = {**TASK, "benchmarks": [{"size": 1024, "seed": 2}]}
-    bench.update_board(*both, task=harder)
-    bench.submit(gpu_types=["H100"])
-    bench.update_board(*both, task={**harder, "test_timeout": 99}, deadline=datetime.now(UTC) + timedelta(days=9))
+    queue.update_board(*both, task=harder)
+    queue.submit(gpu_types=["H100"])
+    queue.update_board(*both, task={**harder, "test_timeout": 99}, deadline=datetime.now(UTC) + timedelta(days=9))
     with pytest.raises(BoardError, match="1 submissions and benchmarks would change"):
-        bench.update_board(*both)
-    assert bench.store.board("identity").task["benchmarks"] == harder["benchmarks"]
-    bench.update_board("identity", "H100", templates={}, description="New.", force=True)
-    view = bench.store.board("identity")
+        queue.update_board(*both)
+    assert queue.store.board("identity").task["benchmarks"] == harder["benchmarks"]
+    queue.update_board("identity", "H100", templates={}, description="New.", force=True)
+    view = queue.store.board("identity")
     assert (view.task, view.gpus, view.templates, view.description) == (TASK, ("H100",), {}, "New.")
     with pytest.raises(NotFoundError, match="'nope'"):
-        bench.update_board("nope")
+        queue.update_board("nope")
 
 
 CPU_BENCHMARKS = {"CPU": {"benchmarks": [{"size": 5, "seed": 2}]}}
@@ -166,71 +163,67 @@ def test_what_runner_yml_changes_under_submissions_needs_force_too(
     assert bench.store.board("identity").extra == after
 
 
-def test_a_submission_that_is_being_stored_counts(bench: Bench, db: Db) -> None:
+def test_a_submission_that_is_being_stored_counts(queue: Bench, db: Db) -> None:
     """An update waits for it, and is then refused as if it had come later."""
-    bench.board()
     waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%leaderboard%FOR UPDATE%'"
-    with psycopg.connect(bench.url) as stores, ThreadPoolExecutor(1) as thread:
+    with psycopg.connect(queue.url) as stores, ThreadPoolExecutor(1) as thread:
         stores.execute("SELECT runner.submit('identity', 'u1', 'a.py', 'pass', 'test')")
-        update = thread.submit(bench.update_board, task={**TASK, "benchmarks": [{"size": 9, "seed": 2}]})
+        update = thread.submit(queue.update_board, task={**TASK, "benchmarks": [{"size": 9, "seed": 2}]})
         wait_until(lambda: db.execute(waits.encode()).fetchall() or update.done(), "the update waits for a lock")
         stores.commit()
         with pytest.raises(BoardError, match="1 submissions"):
             update.result(PATIENCE_S)
 
 
-def test_deleting_a_board_with_submissions_needs_force(bench: Bench, db: Db, finish: Callable[..., None]) -> None:
+def test_deleting_a_board_with_submissions_needs_force(queue: Bench, db: Db, finish: Callable[..., None]) -> None:
     """By force everything on it goes, and other boards stay."""
-    bench.board()
-    bench.board("other")
-    bench.submit(mode="leaderboard")
-    kept = bench.submit(leaderboard="other")
+    queue.board("other")
+    queue.submit(mode="leaderboard")
+    kept = queue.submit(leaderboard="other")
     finish()
     with pytest.raises(SubmissionError, match="has 1 submissions"):
-        bench.store.delete_board("identity")
-    bench.store.delete_board("identity", force=True)
-    assert [line.name for line in bench.store.boards()] == ["other"]
+        queue.store.delete_board("identity")
+    queue.store.delete_board("identity", force=True)
+    assert [line.name for line in queue.store.boards()] == ["other"]
     assert one(db, "SELECT array_agg(id) AS ids FROM leaderboard.submission")["ids"] == [kept]
-    assert bench.store.submission(kept).status.verdict is Verdict.ACCEPTED
+    assert queue.store.submission(kept).status.verdict is Verdict.ACCEPTED
 
 
-def test_a_large_board_goes_in_batches(bench: Bench, db: Db) -> None:
+def test_a_large_board_goes_in_batches(queue: Bench, db: Db) -> None:
     """Of a hundred submissions, each a transaction of its own; meanwhile the board takes nothing new."""
-    bench.board()
-    bench.board("other")
+    queue.board("other")
     db.execute(
         "SELECT runner.submit('identity', 'u' || n, 'x.py', 'pass', 'leaderboard') FROM generate_series(1, 101) n"
     )
-    job = bench.claim()
-    bench.store.complete(job, ranked(job))
-    kept = bench.submit(leaderboard="other")
+    job = queue.claim()
+    queue.store.complete(job, ranked(job))
+    kept = queue.submit(leaderboard="other")
     waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%delete_board%'"
-    with psycopg.connect(bench.url) as holds, closing(bench.other()) as store, ThreadPoolExecutor(1) as thread:
+    with psycopg.connect(queue.url) as holds, closing(queue.other()) as store, ThreadPoolExecutor(1) as thread:
         holds.execute("SELECT FROM leaderboard.submission WHERE id = 101 FOR UPDATE")
         deletion = thread.submit(store.delete_board, "identity", force=True)
         wait_until(lambda: db.execute(waits.encode()).fetchall(), "the deletion waits for a lock")
         assert rows(db, "SELECT id FROM leaderboard.submission ORDER BY id") == [(101,), (kept,)]
         with pytest.raises(SubmissionError, match="closed at"):
-            bench.submit()
+            queue.submit()
         holds.rollback()
         deletion.result(PATIENCE_S)
-    assert [line.name for line in bench.store.boards()] == ["other"]
+    assert [line.name for line in queue.store.boards()] == ["other"]
     assert (count(db, "runner", "job"), count(db, "runner", "score")) == (1, 0)
 
 
-def test_a_claim_does_not_wait_for_a_deletion(bench: Bench, db: Db) -> None:
+def test_a_claim_does_not_wait_for_a_deletion(queue: Bench, db: Db) -> None:
     """It takes another leaderboard's job while the transaction that deletes is open, and passes over those deleted."""
-    bench.board()
-    bench.board("other")
+    queue.board("other")
     for number in range(3):
-        bench.submit(user_id=f"u{number}")
-    kept = bench.submit(user_id="u9", leaderboard="other")
+        queue.submit(user_id=f"u{number}")
+    kept = queue.submit(user_id="u9", leaderboard="other")
     with db.transaction():
         for _ in range(2):
             assert value(db, "SELECT runner.delete_board('identity', true)") == 3
-        claims = bench.store.claim(host="h", slots={"CPU": 4}, lease_s=60)
+        claims = queue.store.claim(host="h", slots={"CPU": 4}, lease_s=60)
         assert [job.submission_id for job in claims.jobs] == [kept]
-    assert bench.store.claim(host="h", slots={"CPU": 4}, lease_s=60).jobs == ()
+    assert queue.store.claim(host="h", slots={"CPU": 4}, lease_s=60).jobs == ()
 
 
 def test_every_row_that_goes_with_a_submission_is_found_by_an_index(db: Db) -> None:
@@ -285,10 +278,9 @@ def test_the_ranking_has_scores_of_other_programs(bench: Bench, db: Db, finish: 
     assert places(bench) == [(1, "CPU", "a", 5e-6)]
 
 
-def test_a_row_of_an_open_transaction_is_not_passed_over(bench: Bench, db: Db, finish: Callable[..., None]) -> None:
+def test_a_row_of_an_open_transaction_is_not_passed_over(queue: Bench, db: Db, finish: Callable[..., None]) -> None:
     """The mark moves to what was there an hour ago, so an earlier id that is committed later is still looked for."""
-    bench.board()
-    bench.submit(mode="leaderboard")
+    queue.submit(mode="leaderboard")
     finish()
     db.execute("DELETE FROM runner.score")
     db.execute("UPDATE runner.score_mark SET run_id = 0, next_id = 0, noted_at = now() - interval '59 minutes'")
@@ -298,31 +290,30 @@ def test_a_row_of_an_open_transaction_is_not_passed_over(bench: Bench, db: Db, f
     db.execute("SELECT runner.keep_scores(100)")
     last = value(db, "SELECT max(id) FROM leaderboard.runs")
     assert rows(db, "SELECT run_id, next_id FROM runner.score_mark") == [(0, last)]
-    assert len(places(bench)) == 1
+    assert len(places(queue)) == 1
     db.execute("UPDATE runner.score_mark SET noted_at = now() - interval '61 minutes'")
     assert value(db, "SELECT runner.keep_scores(100)") is True
     assert count(db, "runner", "score") == 1
-    assert len(places(bench)) == 1
+    assert len(places(queue)) == 1
 
 
-def test_the_cap_on_open_jobs_holds_per_user_and_board(bench: Bench, db: Db) -> None:
+def test_the_cap_on_open_jobs_holds_per_user_and_board(queue: Bench, db: Db) -> None:
     """A ranked submission is two jobs; what is over makes room, and no cap is the default."""
-    bench.board()
-    bench.board("other")
+    queue.board("other")
     for _ in range(4):
-        bench.submit()
+        queue.submit()
     db.execute("SELECT runner.set_open_jobs('identity', 5)")
     with pytest.raises(SubmissionError, match="4 of 5 jobs that may be open on leaderboard 'identity' are"):
-        bench.submit(mode="leaderboard")
-    bench.submit()
+        queue.submit(mode="leaderboard")
+    queue.submit()
     for user, board in (("u1", "other"), ("u2", "identity")):
-        bench.submit(user_id=user, leaderboard=board)
+        queue.submit(user_id=user, leaderboard=board)
     with pytest.raises(SubmissionError, match="5 of 5"):
-        bench.submit()
-    bench.store.cancel(1)
-    bench.submit()
+        queue.submit()
+    queue.store.cancel(1)
+    queue.submit()
     db.execute("SELECT runner.set_open_jobs('identity', NULL)")
-    bench.submit(mode="leaderboard")
+    queue.submit(mode="leaderboard")
     with pytest.raises(psycopg.Error, match="expected 1 or more"):
         db.execute("SELECT runner.set_open_jobs('identity', 0)")
     with pytest.raises(psycopg.Error, match="'nope' does not exist"):

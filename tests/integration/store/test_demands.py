@@ -71,13 +71,12 @@ def demand(db: Db, *arguments: object) -> int:
     return int(value(db, f"SELECT runner.set_demand({marks})", *arguments))
 
 
-def test_a_board_that_demands_nothing_ranks_every_time_and_says_what_each_is_worth(bench: Bench, db: Db) -> None:
+def test_a_board_that_demands_nothing_ranks_every_time_and_says_what_each_is_worth(queue: Bench, db: Db) -> None:
     """Also a third-party program's: it stands in the ranking as claimed, in_process."""
-    bench.board()
     assert one(db, "SELECT * FROM runner.demand") == {"leaderboard": "identity", "timing": "claimed", "tolerance": 0.1}
-    own = evaluate(bench, "claimed", correctness="in_process")
-    evaluate(bench, "audited", user_id="u2", score_s=3e-6)
-    assert ranked(bench) == [("u1", "claimed", "in_process"), ("u2", "audited", "judge")]
+    own = evaluate(queue, "claimed", correctness="in_process")
+    evaluate(queue, "audited", user_id="u2", score_s=3e-6)
+    assert ranked(queue) == [("u1", "claimed", "in_process"), ("u2", "audited", "judge")]
     assert status(db, own) == {
         "verdict": "accepted",
         "job_status": "succeeded",
@@ -121,25 +120,23 @@ def test_what_is_below_the_demand_passes_and_does_not_rank(
     assert len(ranked(bench)) == 4
 
 
-def test_the_view_demands_even_what_the_writer_of_a_row_did_not(bench: Bench, db: Db) -> None:
+def test_the_view_demands_even_what_the_writer_of_a_row_did_not(queue: Bench, db: Db) -> None:
     """A row with a score and no word on its time, as KernelBot writes it, ranks on a board that takes claims only."""
-    bench.board()
-    evaluate(bench, "audited")
+    evaluate(queue, "audited")
     db.execute("UPDATE leaderboard.runs SET system_info = '{}'")
-    assert ranked(bench) == [("u1", "claimed", "in_process")]
+    assert ranked(queue) == [("u1", "claimed", "in_process")]
     db.execute("UPDATE runner.board SET timing = 'measured'")
-    assert ranked(bench) == []
+    assert ranked(queue) == []
     assert status(db, 1)["unranked"] == "this board ranks measured times only; this time is claimed"
 
 
-def test_another_demand_holds_for_the_scores_that_are_there(bench: Bench, db: Db) -> None:
+def test_another_demand_holds_for_the_scores_that_are_there(queue: Bench, db: Db) -> None:
     """What falls below it leaves KernelBot's ranking too; a milder demand puts the same score back."""
-    bench.board()
     for number, timing in enumerate(TimingAssurance):
-        evaluate(bench, timing, user_id=timing, score_s=(number + 1) * 1e-6)
+        evaluate(queue, timing, user_id=timing, score_s=(number + 1) * 1e-6)
     before = scores(db)
     assert demand(db, "identity", "measured") == 2
-    assert [user for user, _, _ in ranked(bench)] == ["measured", "audited"]
+    assert [user for user, _, _ in ranked(queue)] == ["measured", "audited"]
     assert scores(db) == before[2:]
     assert status(db, 1)["unranked"] == "this board ranks measured times only; this time is claimed"
     assert demand(db, "identity", "audited") == 1
@@ -147,7 +144,7 @@ def test_another_demand_holds_for_the_scores_that_are_there(bench: Bench, db: Db
     assert demand(db, "identity", "audited") == 0
     assert demand(db, "identity", "claimed") == 3
     assert scores(db) == before
-    assert len(ranked(bench)) == 4
+    assert len(ranked(queue)) == 4
     assert status(db, 1)["unranked"] is None
     assert rows(db, "SELECT id FROM leaderboard.runs WHERE system_info #> '{runner,unranked}' IS NOT NULL") == []
 
@@ -220,10 +217,9 @@ BAD_DEMANDS = [
 ]
 
 
-def test_a_bad_demand_is_refused_and_named(bench: Bench, db: Db) -> None:
+def test_a_bad_demand_is_refused_and_named(queue: Bench, db: Db) -> None:
     """What was found and what is expected; nothing changes, and the table takes no such value either."""
-    bench.board()
     for arguments, state, words in BAD_DEMANDS:
         with refused(state, words):
             demand(db, *arguments)
-        assert bench.store.board("identity").demand == Demand()
+        assert queue.store.board("identity").demand == Demand()

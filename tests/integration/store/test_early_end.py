@@ -23,93 +23,87 @@ def words(db: Db, submission_id: int) -> tuple[Any, ...]:
     return tuple(one(db, query, submission_id).values())
 
 
-def test_what_is_not_accepted_ends_its_secret_job_in_the_same_commit(bench: Bench, db: Db) -> None:
+def test_what_is_not_accepted_ends_its_secret_job_in_the_same_commit(queue: Bench, db: Db) -> None:
     """The secret job has the same verdict, no attempt and no rows; the answer to the commit says that all is over."""
-    bench.board()
     for verdict in set(Verdict) - {Verdict.ACCEPTED}:
-        submission_id = bench.submit(mode="leaderboard")
-        public = bench.claim()
-        assert bench.idle()
-        assert bench.store.complete(public, result(verdict)).submission_done
+        submission_id = queue.submit(mode="leaderboard")
+        public = queue.claim()
+        assert queue.idle()
+        assert queue.store.complete(public, result(verdict)).submission_done
         assert jobs(db, submission_id) == [(False, "done", verdict, 1), (True, "done", verdict, 0)]
-        assert bench.idle()
+        assert queue.idle()
         done, status, error, shown = words(db, submission_id)
         assert (done, shown) == (True, verdict)
         assert status == ("hacked" if verdict is Verdict.REJECTED else "failed")
         assert "secret" not in error
 
 
-def test_what_is_accepted_lets_its_secret_job_begin_at_its_own_place(bench: Bench, db: Db) -> None:
+def test_what_is_accepted_lets_its_secret_job_begin_at_its_own_place(queue: Bench, db: Db) -> None:
     """Ahead of what was submitted later by the same user; the submission is over when both are."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard")
-    later = bench.submit(mode="leaderboard")
-    public = bench.claim()
-    assert not bench.store.complete(public, ranked(public)).submission_done
+    submission_id = queue.submit(mode="leaderboard")
+    later = queue.submit(mode="leaderboard")
+    public = queue.claim()
+    assert not queue.store.complete(public, ranked(public)).submission_done
     assert words(db, submission_id)[:2] == (False, "pending")
-    secret = bench.claim_of(submission_id)
+    secret = queue.claim_of(submission_id)
     assert secret.secret
-    assert bench.store.complete(secret, ranked(secret)).submission_done
+    assert queue.store.complete(secret, ranked(secret)).submission_done
     assert words(db, submission_id) == (True, "succeeded", None, "accepted")
-    assert not bench.claim_of(later).secret
+    assert not queue.claim_of(later).secret
 
 
 @pytest.mark.parametrize("end", ["cancelled while it runs", "cancelled", "expired"])
-def test_a_submission_that_is_cancelled_or_expires_ends_as_a_whole(bench: Bench, db: Db, end: str) -> None:
+def test_a_submission_that_is_cancelled_or_expires_ends_as_a_whole(queue: Bench, db: Db, end: str) -> None:
     """Whether it runs or waits; its state is `cancelled`, as before."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard", expires_at=datetime.now(UTC) + timedelta(hours=1))
+    submission_id = queue.submit(mode="leaderboard", expires_at=datetime.now(UTC) + timedelta(hours=1))
     if end == "expired":
         db.execute("UPDATE runner.job SET expires_at = now() - interval '1 s' WHERE expires_at IS NOT NULL")
-        (taken,) = bench.store.reclaim()
+        (taken,) = queue.store.reclaim()
         assert (taken.submission_id, taken.submission_done) == (submission_id, True)
     else:
-        running = [bench.claim()] if end == "cancelled while it runs" else []
-        bench.store.cancel(submission_id)
-        assert all(bench.store.cancelled(public).submission_done for public in running)
+        running = [queue.claim()] if end == "cancelled while it runs" else []
+        queue.store.cancel(submission_id)
+        assert all(queue.store.cancelled(public).submission_done for public in running)
     assert [job[1] for job in jobs(db, submission_id)] == ["cancelled", "cancelled"]
-    assert bench.store.submission(submission_id).status.state is JobState.CANCELLED
+    assert queue.store.submission(submission_id).status.state is JobState.CANCELLED
     assert words(db, submission_id)[0]
 
 
-def test_a_secret_job_does_not_expire_beside_its_public_one(bench: Bench, db: Db) -> None:
+def test_a_secret_job_does_not_expire_beside_its_public_one(queue: Bench, db: Db) -> None:
     """What a host has begun in time is evaluated whole."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard", expires_at=datetime.now(UTC) + timedelta(hours=1))
-    public = bench.claim()
+    submission_id = queue.submit(mode="leaderboard", expires_at=datetime.now(UTC) + timedelta(hours=1))
+    public = queue.claim()
     assert rows(db, "SELECT expires_at FROM runner.job WHERE expires_at IS NOT NULL") == []
-    bench.store.complete(public, ranked(public))
-    assert bench.claim_of(submission_id).secret
+    queue.store.complete(public, ranked(public))
+    assert queue.claim_of(submission_id).secret
 
 
-def test_a_start_time_is_that_of_both(bench: Bench, db: Db) -> None:
+def test_a_start_time_is_that_of_both(queue: Bench, db: Db) -> None:
     """The secret job has no start time of its own, so no claim looks for one."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard", start_at=datetime.now(UTC) + timedelta(hours=1))
-    assert bench.idle()
+    submission_id = queue.submit(mode="leaderboard", start_at=datetime.now(UTC) + timedelta(hours=1))
+    assert queue.idle()
     db.execute("UPDATE runner.job SET not_before = now() - interval '1 s' WHERE not_before IS NOT NULL")
-    assert bench.overdue()
-    bench.store.reclaim()
-    assert not bench.overdue()
-    public = bench.claim()
-    assert bench.idle()
-    bench.store.complete(public, ranked(public))
-    assert bench.claim_of(submission_id).secret
+    assert queue.overdue()
+    queue.store.reclaim()
+    assert not queue.overdue()
+    public = queue.claim()
+    assert queue.idle()
+    queue.store.complete(public, ranked(public))
+    assert queue.claim_of(submission_id).secret
 
 
-def test_a_paused_leaderboard_holds_back_what_would_follow(bench: Bench) -> None:
+def test_a_paused_leaderboard_holds_back_what_would_follow(queue: Bench) -> None:
     """A secret job whose public one ends during the pause waits for its end, and resuming frees no other."""
-    bench.board()
-    first = bench.submit(mode="leaderboard")
-    public = bench.claim()
-    second = bench.submit(mode="leaderboard", user_id="u2")
-    bench.store.pause_board("identity", reason="x")
-    bench.store.complete(public, ranked(public))
-    assert bench.idle()
-    bench.store.resume_board("identity")
-    taken = [bench.claim(), bench.claim()]
+    first = queue.submit(mode="leaderboard")
+    public = queue.claim()
+    second = queue.submit(mode="leaderboard", user_id="u2")
+    queue.store.pause_board("identity", reason="x")
+    queue.store.complete(public, ranked(public))
+    assert queue.idle()
+    queue.store.resume_board("identity")
+    taken = [queue.claim(), queue.claim()]
     assert [(job.submission_id, job.secret) for job in taken] == [(first, True), (second, False)]
-    assert bench.idle()
+    assert queue.idle()
 
 
 def test_gpu_types_do_not_wait_for_each_other(bench: Bench, db: Db) -> None:

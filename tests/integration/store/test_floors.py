@@ -87,58 +87,55 @@ def test_a_claim_costs_the_same_behind_a_held_snapshot(
     snapshot.rollback()
 
 
-def test_a_job_that_is_committed_late_is_found(bench: Bench, db: Db, database_url: str) -> None:
+def test_a_job_that_is_committed_late_is_found(queue: Bench, db: Db, database_url: str) -> None:
     """At once, if its transaction was short; else when the floor is moved next, which goes back to it."""
-    bench.board()
     for moves in (1, 2):
         with psycopg.connect(database_url) as slow:
             late = slow.execute("SELECT runner.submit('identity', 'slow', 'x.py', 'x', 'test')").fetchall()[0][0]
             for _ in range(3):
-                bench.submit(user_id="quick")
-                bench.claim()
+                queue.submit(user_id="quick")
+                queue.claim()
             move(db, moves)
             slow.commit()
         if moves > 1:
-            assert bench.idle()
+            assert queue.idle()
             move(db, 1)
-        assert bench.claim().submission_id == late
-        assert bench.idle()
+        assert queue.claim().submission_id == late
+        assert queue.idle()
 
 
 @pytest.mark.parametrize("how", ["released", "failed", "reclaimed"])
-def test_a_job_that_waits_again_is_found_at_once(bench: Bench, db: Db, how: str) -> None:
+def test_a_job_that_waits_again_is_found_at_once(queue: Bench, db: Db, how: str) -> None:
     """Wherever the floor is: it is first of those that are due now."""
-    bench.board()
-    ids = [bench.submit(user_id=f"u{number}") for number in range(4)]
-    bench.submit(user_id="u0")
-    jobs = [bench.claim() for _ in range(4)]
-    again = bench.claim()
+    ids = [queue.submit(user_id=f"u{number}") for number in range(4)]
+    queue.submit(user_id="u0")
+    jobs = [queue.claim() for _ in range(4)]
+    again = queue.claim()
     move(db)
     assert again.submission_id not in ids
     if how == "released":
-        bench.store.release(jobs[1], reason="its host stops")
+        queue.store.release(jobs[1], reason="its host stops")
     elif how == "failed":
-        bench.store.fail(jobs[1], error="the engine hung", report=None, slot="gpu0")
+        queue.store.fail(jobs[1], error="the engine hung", report=None, slot="gpu0")
     else:
         db.execute("UPDATE runner.job SET lease_expires_at = now() WHERE id = %s", (jobs[1].id,))
-        assert len(bench.store.reclaim()) == 1
+        assert len(queue.store.reclaim()) == 1
     db.execute("UPDATE runner.job SET not_before = NULL, avoid_until = NULL WHERE id = %s", (jobs[1].id,))
-    bench.submit(user_id="new")
-    assert bench.claim().submission_id == ids[1]
+    queue.submit(user_id="new")
+    assert queue.claim().submission_id == ids[1]
 
 
-def test_a_lease_that_ended_long_ago_is_found_by_the_next_sweep(bench: Bench, db: Db) -> None:
+def test_a_lease_that_ended_long_ago_is_found_by_the_next_sweep(queue: Bench, db: Db) -> None:
     """Claims in between look at the last two minutes."""
-    bench.board()
-    bench.submit()
-    job = bench.claim()
-    assert list(bench.store.reclaim()) == []
+    queue.submit()
+    job = queue.claim()
+    assert list(queue.store.reclaim()) == []
     db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 hour' WHERE id = %s", (job.id,))
-    assert not bench.overdue()
-    assert list(bench.store.reclaim()) == []
+    assert not queue.overdue()
+    assert list(queue.store.reclaim()) == []
     db.execute("UPDATE runner.sweep SET swept_at = now() - interval '121 seconds'")
-    assert bench.overdue()
-    assert [found.job_id for found in bench.store.reclaim()] == [job.id]
+    assert queue.overdue()
+    assert [found.job_id for found in queue.store.reclaim()] == [job.id]
 
 
 def submit_some(url: str, number: int) -> None:
@@ -171,11 +168,10 @@ def serve(store: Store, number: int, stop: threading.Event) -> None:
                 store.complete(job, result(Verdict.ACCEPTED, run_record()))
 
 
-def test_no_job_is_left_behind_a_floor_that_others_move(bench: Bench, db: Db, database_url: str) -> None:
+def test_no_job_is_left_behind_a_floor_that_others_move(queue: Bench, db: Db, database_url: str) -> None:
     """Beside slow and quick submitters, hosts that give jobs back, and a floor that moves all the time."""
-    bench.board()
     stop = threading.Event()
-    stores = [bench.other() for _ in range(2)]
+    stores = [queue.other() for _ in range(2)]
     left = "SELECT id FROM runner.job WHERE state <> 'done'"
     with ThreadPoolExecutor(7) as pool:
         submitters = [pool.submit(submit_some, database_url, number) for number in range(4)]

@@ -18,15 +18,14 @@ OUT = "taken out of the ranking: the fan was broken"
 BROKEN_FAN = "the fan was broken"
 
 
-def test_what_is_taken_out_is_gone_for_every_reader_and_says_why(bench: Bench, db: Db) -> None:
+def test_what_is_taken_out_is_gone_for_every_reader_and_says_why(queue: Bench, db: Db) -> None:
     """Ranking, score, KernelBot's rows and its final status; the verdict counts no more, the evidence is kept."""
-    bench.board()
-    mine, other = ranked_submission(bench, host="bad"), ranked_submission(bench, user_id="u2", score_s=9e-6)
+    mine, other = ranked_submission(queue, host="bad"), ranked_submission(queue, user_id="u2", score_s=9e-6)
     db.execute("LISTEN runner_events")
-    assert bench.store.invalidate(Selection(host="bad"), reason=f" {BROKEN_FAN} ") == 2
+    assert queue.store.invalidate(Selection(host="bad"), reason=f" {BROKEN_FAN} ") == 2
     assert words(db, mine) == (True, "active", "failed", OUT)
-    assert scores(bench) == [("u2", 9e-6)]
-    view = bench.store.submission(mine)
+    assert scores(queue) == [("u2", 9e-6)]
+    view = queue.store.submission(mine)
     status = view.status
     assert (status.state, status.verdict, status.score_s, status.error) == (JobState.DONE, None, None, OUT)
     assert [(job.verdict, job.retired_as, job.retired_reason, job.runs) for job in view.jobs] == [
@@ -37,17 +36,16 @@ def test_what_is_taken_out_is_gone_for_every_reader_and_says_why(bench: Bench, d
     events = rows(db, "SELECT kind, host, detail FROM runner.event WHERE submission_id = %s", mine)
     assert events == [("invalidated", "bad", {"verdict": "accepted", "reason": BROKEN_FAN})] * 2
     assert [json.loads(note.payload) for note in notes(db)] == [{"event": "invalidated", "submissions": [mine]}]
-    assert bench.store.invalidate(Selection(host="bad"), reason="once more") == 0
+    assert queue.store.invalidate(Selection(host="bad"), reason="once more") == 0
     assert words(db, mine)[3] == OUT
 
 
-def test_public_and_secret_job_go_together(bench: Bench, db: Db) -> None:
+def test_public_and_secret_job_go_together(queue: Bench, db: Db) -> None:
     """A public row goes if its secret job is not to be trusted: KernelBot's website looks at public rows only."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard")
-    evaluate(bench, host="good")
-    evaluate(bench, host="bad")
-    assert bench.store.invalidate(Selection(host="bad"), reason=BROKEN_FAN) == 2
+    submission_id = queue.submit(mode="leaderboard")
+    evaluate(queue, host="good")
+    evaluate(queue, host="bad")
+    assert queue.store.invalidate(Selection(host="bad"), reason=BROKEN_FAN) == 2
     assert count(db, "leaderboard", "runs") == 0
     assert words(db, submission_id)[2] == "failed"
 
@@ -77,13 +75,12 @@ def test_a_cheat_that_is_taken_out_is_no_longer_marked(bench: Bench, db: Db) -> 
     assert words(db, submission_id) == (True, "active", "failed", OUT)
 
 
-def test_a_reason_is_required(bench: Bench, db: Db) -> None:
+def test_a_reason_is_required(queue: Bench, db: Db) -> None:
     """The author reads it."""
-    bench.board()
-    ranked_submission(bench)
+    ranked_submission(queue)
     for reason in ("", "  "):
         with pytest.raises(SubmissionError, match="no reason given"):
-            bench.store.invalidate(Selection(leaderboard="identity"), reason=reason)
+            queue.store.invalidate(Selection(leaderboard="identity"), reason=reason)
     with pytest.raises(psycopg.DatabaseError, match="no reason given"):
         db.execute("SELECT runner.invalidate(leaderboard => 'identity')")
-    assert len(scores(bench)) == 1
+    assert len(scores(queue)) == 1

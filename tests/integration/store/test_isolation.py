@@ -25,36 +25,34 @@ CALLS = (
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_transaction_with_one_snapshot_is_refused(bench: Bench, db: Db, level: psycopg.IsolationLevel) -> None:
+def test_a_transaction_with_one_snapshot_is_refused(queue: Bench, db: Db, level: psycopg.IsolationLevel) -> None:
     """It would decide by what was there before it got the lock."""
-    bench.board()
-    bench.submit()
+    queue.submit()
     db.isolation_level = level
     for call in CALLS:
         with refused("KR027", "expected read committed"), db.transaction():
             db.execute(call.encode())
 
 
-def test_the_reaper_finishes_what_has_no_open_job(bench: Bench, db: Db) -> None:
+def test_the_reaper_finishes_what_has_no_open_job(queue: Bench, db: Db) -> None:
     """With the status that its jobs say; what waits, runs, has no job or is held stays as it is."""
-    bench.board()
-    stuck = [bench.submit(user_id=f"u{n}") for n in range(3)]
+    stuck = [queue.submit(user_id=f"u{n}") for n in range(3)]
     for _ in stuck:
-        bench.accept(bench.claim())
-    bench.submit(user_id="runs")
-    bench.claim()
-    bench.submit(user_id="waits")
+        queue.accept(queue.claim())
+    queue.submit(user_id="runs")
+    queue.claim()
+    queue.submit(user_id="waits")
     db.execute("UPDATE leaderboard.submission SET done = false")
     db.execute("UPDATE leaderboard.submission_job_status SET status = 'running' WHERE status = 'succeeded'")
     db.execute(
         "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time)"
         " SELECT leaderboard_id, file_name, user_id, code_id, submission_time FROM leaderboard.submission LIMIT 1"
     )
-    with psycopg.connect(bench.url) as other:
+    with psycopg.connect(queue.url) as other:
         other.execute("SELECT FROM leaderboard.submission WHERE id = %s FOR UPDATE", (stuck[2],))
-        assert bench.store.reap(keep_s=DAY_S).settled == 2
-    assert bench.store.reap(keep_s=DAY_S).settled == 1
-    assert bench.store.reap(keep_s=DAY_S).settled == 0
+        assert queue.store.reap(keep_s=DAY_S).settled == 2
+    assert queue.store.reap(keep_s=DAY_S).settled == 1
+    assert queue.store.reap(keep_s=DAY_S).settled == 0
     ends = rows(
         db,
         "SELECT s.done, t.status FROM leaderboard.submission s"

@@ -100,16 +100,15 @@ def test_a_job_in_no_hosts_lease_gets_one_of_its_own(bench: Bench, db: Db) -> No
     assert value(db, finite) == 2
 
 
-def test_after_the_clock_was_put_back_hosts_are_seen_and_scores_are_copied(bench: Bench, db: Db) -> None:
+def test_after_the_clock_was_put_back_hosts_are_seen_and_scores_are_copied(queue: Bench, db: Db) -> None:
     """What was noted by the clock before lies ahead of now."""
-    bench.board()
-    bench.register("host-a")
+    queue.register("host-a")
     db.execute("UPDATE runner.score_mark SET noted_at = now() + interval '1 hour'")
     db.execute("SELECT runner.keep_scores(100)")
     assert value(db, "SELECT noted_at <= now() FROM runner.score_mark")
     for look in (
-        lambda: bench.store.claim(host="host-a", slots={}, lease_s=60, instance="host-a"),
-        lambda: bench.store.heartbeat(host="host-a", lease_s=60, held=(), instance="host-a"),
+        lambda: queue.store.claim(host="host-a", slots={}, lease_s=60, instance="host-a"),
+        lambda: queue.store.heartbeat(host="host-a", lease_s=60, held=(), instance="host-a"),
     ):
         db.execute("UPDATE runner.host SET last_seen = now() + interval '1 hour'")
         look()

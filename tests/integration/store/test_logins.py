@@ -119,10 +119,9 @@ def test_a_host_ends_and_forges_nothing_of_another(bench: Bench, thief: Login, j
     assert thief.ask("SELECT state FROM runner.reclaim()") == [("queued",)], "taken back, but not ended"
 
 
-def test_a_name_that_no_host_has_claims_nothing(bench: Bench, log_in: Callable[[str], Login]) -> None:
+def test_a_name_that_no_host_has_claims_nothing(queue: Bench, log_in: Callable[[str], Login]) -> None:
     """A login must register the name first, and then with its own instance."""
-    bench.board()
-    bench.submit()
+    queue.submit()
     login = log_in(MINE)
     claims = login.bench.store.claim(host="host-x", slots={"CPU": 1}, lease_s=60, instance="x")
     assert (claims.jobs, claims.registered) == ((), False)

@@ -51,23 +51,22 @@ def test_a_span_becomes_a_moment_on_the_databases_clock(bench: Bench, db: Db) ->
             bench.store.moment(span)
 
 
-def test_an_operators_role_has_what_it_needs(bench: Bench) -> None:
+def test_an_operators_role_has_what_it_needs(queue: Bench) -> None:
     """It looks, reruns, invalidates and drains. What it may not is in test_rights.py, as for every role."""
-    bench.board()
-    bench.register("node1")
-    submission_id = ranked_submission(bench)
-    url = make_conninfo(bench.url, options="-c role=runner_operator")
+    queue.register("node1")
+    submission_id = ranked_submission(queue)
+    url = make_conninfo(queue.url, options="-c role=runner_operator")
     with closing(BoardStore(url, application_name="test")) as operator:
         assert operator.rerun(Selection(leaderboard="identity")) == 2
-        evaluate(bench)
-        evaluate(bench)
+        evaluate(queue)
+        evaluate(queue)
         assert operator.invalidate(Selection(submission_id=submission_id), reason="x") == 2
         assert operator.drain("node1")
         assert operator.undrain("node1")
         assert operator.cancel(submission_id) == 0
         assert len(operator.submission(submission_id).jobs) == 4
         assert len(operator.queue(limit=5)) == len(operator.hosts()) == 1
-        assert operator.line("identity").gpus == bench.store.board("identity").gpus
+        assert operator.line("identity").gpus == queue.store.board("identity").gpus
         assert (operator.ranking("identity"), operator.final_ranking("identity")) == ([], ([], []))
         assert operator.validations(leaderboard="identity") == []
         with pytest.raises(MissingRightError, match="runner_operator"):
@@ -96,31 +95,29 @@ def test_of_a_paused_type_nothing_is_begun(bench: Bench, db: Db) -> None:
     assert bench.claim(*names).submission_id == waits
 
 
-def test_a_pause_needs_a_reason_and_a_type_that_is_known(bench: Bench) -> None:
+def test_a_pause_needs_a_reason_and_a_type_that_is_known(queue: Bench) -> None:
     """Those who wait read the one; the other is repeated."""
-    bench.board()
     with pytest.raises(SubmissionError, match="no reason given"):
-        bench.store.pause("CPU", reason=" ")
-    for act in (partial(bench.store.pause, reason="x"), bench.store.resume):
+        queue.store.pause("CPU", reason=" ")
+    for act in (partial(queue.store.pause, reason="x"), queue.store.resume):
         with pytest.raises(SubmissionError, match="GPU type 'H10' is not known here"):
             act("H10")
 
 
-def test_failed_attempts_are_listed_with_what_became_of_them(bench: Bench, db: Db) -> None:
+def test_failed_attempts_are_listed_with_what_became_of_them(queue: Bench, db: Db) -> None:
     """Failures and silences, the newest first, each with its own reason; the filters restrict them."""
-    bench.board()
-    bench.board("other")
-    first = bench.submit(mode="leaderboard")
-    bench.free_secret_jobs()
-    bench.store.fail(bench.claim(host="node1"), error="the engine hung", report=None, slot="gpu3")
-    bench.claim(host="node2", lease_s=-1)
-    bench.store.reclaim()
-    bench.end_pauses()
-    second = bench.submit(leaderboard="other", user_id="u2", priority=1)
+    queue.board("other")
+    first = queue.submit(mode="leaderboard")
+    queue.free_secret_jobs()
+    queue.store.fail(queue.claim(host="node1"), error="the engine hung", report=None, slot="gpu3")
+    queue.claim(host="node2", lease_s=-1)
+    queue.store.reclaim()
+    queue.end_pauses()
+    second = queue.submit(leaderboard="other", user_id="u2", priority=1)
     for _ in range(3):
-        bench.store.fail(bench.claim(host="node1"), error="no device", report=None, slot="gpu4")
-        bench.end_pauses()
-    lines = bench.store.failed(limit=9)
+        queue.store.fail(queue.claim(host="node1"), error="no device", report=None, slot="gpu4")
+        queue.end_pauses()
+    lines = queue.store.failed(limit=9)
     assert [(line.submission_id, line.kind, line.attempt, line.host, line.slot, line.error) for line in lines] == [
         (second, "failed", 3, "node1", "gpu4", "no device"),
         (second, "failed", 2, "node1", "gpu4", "no device"),
@@ -130,34 +127,33 @@ def test_failed_attempts_are_listed_with_what_became_of_them(bench: Bench, db: D
     ]
     over = (JobState.DONE, Verdict.INTERNAL_ERROR)
     assert [(line.state, line.verdict) for line in lines] == [over, over, over, *[(JobState.QUEUED, None)] * 2]
-    assert bench.store.failed(limit=2) == lines[:2]
-    assert bench.store.failed(limit=9, host="node2") == lines[3:4]
-    assert bench.store.failed(limit=9, leaderboard="other") == lines[:3]
-    assert bench.store.failed(limit=9, since=lines[1].at) == lines[:2]
+    assert queue.store.failed(limit=2) == lines[:2]
+    assert queue.store.failed(limit=9, host="node2") == lines[3:4]
+    assert queue.store.failed(limit=9, leaderboard="other") == lines[:3]
+    assert queue.store.failed(limit=9, since=lines[1].at) == lines[:2]
 
 
-def test_verdict_and_cause_choose_what_is_evaluated_again(bench: Bench, db: Db) -> None:
+def test_verdict_and_cause_choose_what_is_evaluated_again(queue: Bench, db: Db) -> None:
     """All internal errors that the engine caused; an attempt that was repeated with success has a cause too."""
-    bench.board()
     causes = {"the ENGINE hung": 3, "no device": 3, "the engine was slow": 1}
     ids = {}
     for cause, failures in causes.items():
-        ids[cause] = bench.submit()
+        ids[cause] = queue.submit()
         for _ in range(failures):
-            bench.store.fail(bench.claim_of(ids[cause]), error=cause, report=None, slot="gpu3")
-            bench.end_pauses()
-    bench.accept(bench.claim_of(ids["the engine was slow"]))
+            queue.store.fail(queue.claim_of(ids[cause]), error=cause, report=None, slot="gpu3")
+            queue.end_pauses()
+    queue.accept(queue.claim_of(ids["the engine was slow"]))
 
     def chosen(**selection: Any) -> int:  # noqa: ANN401 - whatever a selection has
-        return sum(line.jobs for line in bench.store.matching(Selection(**selection)))
+        return sum(line.jobs for line in queue.store.matching(Selection(**selection)))
 
     assert chosen(verdicts=(Verdict.INTERNAL_ERROR,)) == 2
     assert chosen(verdicts=(Verdict.INTERNAL_ERROR, Verdict.ACCEPTED)) == 3
     assert chosen(verdicts=(Verdict.WRONG_ANSWER,)) == 0
     assert chosen(cause="engine") == 2
     selection = Selection(verdicts=(Verdict.INTERNAL_ERROR,), cause="engine", leaderboard="identity")
-    assert bench.store.invalidate(selection, reason="x") == 1
-    assert bench.store.rerun(selection) == 1
-    assert bench.claim().submission_id == ids["the ENGINE hung"]
+    assert queue.store.invalidate(selection, reason="x") == 1
+    assert queue.store.rerun(selection) == 1
+    assert queue.claim().submission_id == ids["the ENGINE hung"]
     with pytest.raises(psycopg.Error, match="'odd' is no verdict"):
         db.execute("SELECT runner.rerun(verdicts => '{odd}')")

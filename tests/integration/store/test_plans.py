@@ -161,14 +161,13 @@ RESULT = b"SELECT * FROM runner.result WHERE submission_id = %(submission_id)s O
 
 
 def test_the_last_words_of_a_submission_do_not_depend_on_how_many_results_there_are(
-    bench: Bench, db: Db, meter: Meter
+    queue: Bench, db: Db, meter: Meter
 ) -> None:
     """A ranked completion planned when there was no result reads its own when there are thousands."""
-    bench.board()
-    bench.submit(mode="leaderboard")
-    public = bench.claim()
-    bench.store.complete(public, ranked(public))
-    secret = bench.claim()
+    queue.submit(mode="leaderboard")
+    public = queue.claim()
+    queue.store.complete(public, ranked(public))
+    secret = queue.claim()
     db.execute("ANALYZE")
     parameters = {"results": to_jsonb([_result(secret, ranked(secret))])}
     short = meter.cost(QUERIES["complete"].sql, parameters)
@@ -222,10 +221,9 @@ SELECT runner.keep_scores(1000000), runner.keep_scores(1000000);
 """
 
 
-def test_a_ranking_costs_what_its_users_cost(bench: Bench, db: Db, meter: Meter) -> None:
+def test_a_ranking_costs_what_its_users_cost(queue: Bench, db: Db, meter: Meter) -> None:
     """A board's ranking with a hundred users reads a few rows for each, of a hundred thousand results on ten boards."""
-    bench.board()
-    bench.submit()
+    queue.submit()
     ranking = {"leaderboard": "identity", "gpu_type": None}
     meter.cost(boards.QUERIES["ranking"].sql, ranking)
     db.execute(SCORES.encode())
@@ -236,7 +234,7 @@ def test_a_ranking_costs_what_its_users_cost(bench: Bench, db: Db, meter: Meter)
         assert cost.walked == {}, (analyzed, cost)
         assert cost.entries["score_place_idx"] < 1000, (analyzed, cost)
         assert sum(cost.entries.values()) < 3000, (analyzed, cost)
-    assert len(bench.store.ranking("identity")) == 100
+    assert len(queue.store.ranking("identity")) == 100
 
 
 GUESTS = (boards.QUERIES, gateway.QUERIES, discord.QUERIES, webhooks.QUERIES, SHARED)
@@ -252,10 +250,9 @@ ASKED = {
 RARE = {"users", "count_waiting", "user_submission_ids", "stats_runs", "matching"}
 
 
-def test_no_request_walks_a_table(bench: Bench, db: Db, meter: Meter) -> None:
+def test_no_request_walks_a_table(queue: Bench, db: Db, meter: Meter) -> None:
     """What guests ask for a page or an event reads no table from end to end; of scores no more than it shows."""
-    bench.board()
-    bench.submit()
+    queue.submit()
     db.execute(SCORES.encode())
     db.execute("ANALYZE")
     asked = {

@@ -71,13 +71,12 @@ def test_a_claim_carries_everything_an_evaluation_needs(bench: Bench, db: Db) ->
     assert value(db, lease, job.id) == 30
 
 
-def test_a_result_is_committed_with_kernelbots_columns(bench: Bench, db: Db) -> None:
+def test_a_result_is_committed_with_kernelbots_columns(queue: Bench, db: Db) -> None:
     """Runs, times, score, artifacts, job and final status are written together."""
-    bench.board()
-    submission_id = bench.submit()
-    job = bench.claim()
+    submission_id = queue.submit()
+    job = queue.claim()
     artifact = Artifact(name="trace.json", media_type="application/json", data=b"{}\x00")
-    done = bench.store.complete(job, result(Verdict.ACCEPTED, run_record("test"), artifacts=(artifact,)))
+    done = queue.store.complete(job, result(Verdict.ACCEPTED, run_record("test"), artifacts=(artifact,)))
     assert done.submission_done
     row = one(db, "SELECT * FROM leaderboard.runs")
     assert row == row | {
@@ -91,78 +90,74 @@ def test_a_result_is_committed_with_kernelbots_columns(bench: Bench, db: Db) -> 
         "start_time": job.started_at + timedelta(milliseconds=1),
         "end_time": job.started_at + timedelta(seconds=2),
     }
-    view = bench.store.submission(submission_id)
+    view = queue.store.submission(submission_id)
     assert (view.status.state, view.status.verdict, view.status.score_s) == (JobState.DONE, Verdict.ACCEPTED, None)
     (shown,) = view.jobs
     (kept,) = shown.artifacts
-    assert bench.store.artifact(kept.id) == artifact
+    assert queue.store.artifact(kept.id) == artifact
     assert (shown.build_ms, shown.eval_ms, shown.host, [run.mode for run in shown.runs]) == (5, 7, "host-a", ["test"])
     assert words(db, submission_id) == (True, "active", "succeeded", None)
 
 
-def test_a_score_keeps_every_digit(bench: Bench, db: Db) -> None:
+def test_a_score_keeps_every_digit(queue: Bench, db: Db) -> None:
     """The numeric column holds the float's shortest text, not a rounding of it."""
-    bench.board()
-    bench.submit(mode="leaderboard")
-    public = bench.claim()
-    bench.store.complete(public, ranked(public, 1.2345678901234567e-06))
+    queue.submit(mode="leaderboard")
+    public = queue.claim()
+    queue.store.complete(public, ranked(public, 1.2345678901234567e-06))
     score = value(db, "SELECT score FROM leaderboard.runs WHERE mode = 'leaderboard'")
     assert score == Decimal("1.2345678901234567e-06")
 
 
-def test_a_stale_attempt_writes_nothing_but_evidence(bench: Bench, db: Db) -> None:
+def test_a_stale_attempt_writes_nothing_but_evidence(queue: Bench, db: Db) -> None:
     """After a reclaim the old claimer's result is refused and kept; the new claimer's counts."""
-    bench.board()
-    submission_id = bench.submit()
-    old = bench.claim(lease_s=-1)
-    assert len(bench.store.reclaim()) == 1
-    new = bench.claim(host="host-b")
+    submission_id = queue.submit()
+    old = queue.claim(lease_s=-1)
+    assert len(queue.store.reclaim()) == 1
+    new = queue.claim(host="host-b")
     assert (new.id, new.attempt) == (old.id, 2)
     wrong = result(Verdict.WRONG_ANSWER, run_record(passed=False))
     says = "attempt 1: expected to be running still, but it is running at attempt 2"
     with pytest.raises(StaleAttemptError, match=says):
-        bench.store.complete(old, wrong)
+        queue.store.complete(old, wrong)
     assert count(db, "leaderboard", "runs") == 0
     evidence = rows(db, "SELECT job_id, attempt, verdict, result #> '{runs,0,passed}' FROM runner.stale_result")
     assert evidence == [(old.id, 1, "wrong_answer", False)]
     for end in (
-        partial(bench.store.fail, error="x", report=None, slot="cpu0"),
-        partial(bench.store.release, reason="x"),
-        bench.store.cancelled,
+        partial(queue.store.fail, error="x", report=None, slot="cpu0"),
+        partial(queue.store.release, reason="x"),
+        queue.store.cancelled,
     ):
         with pytest.raises(StaleAttemptError):
             end(old)
-    bench.store.progress(old, Progress(phase="test", done=1, total=2))
+    queue.store.progress(old, Progress(phase="test", done=1, total=2))
     assert value(db, "SELECT progress FROM runner.job") is None
-    bench.accept(new)
+    queue.accept(new)
     assert words(db, submission_id)[2] == "succeeded"
 
 
-def test_a_result_of_another_claim_with_the_same_numbers_is_refused(bench: Bench, db: Db) -> None:
+def test_a_result_of_another_claim_with_the_same_numbers_is_refused(queue: Bench, db: Db) -> None:
     """After a restored backup or before another database, job and attempt may fit; the moment of the claim does not."""
-    bench.board()
-    bench.submit()
-    job = bench.claim()
+    queue.submit()
+    job = queue.claim()
     elsewhere = replace(job, started_at=job.started_at - timedelta(days=1))
     with pytest.raises(StaleAttemptError):
-        bench.accept(elsewhere)
+        queue.accept(elsewhere)
     assert (count(db, "leaderboard", "runs"), count(db, "runner", "stale_result")) == (0, 1)
     assert value(db, "SELECT submission_id FROM runner.event") == job.submission_id
-    bench.accept(job)
+    queue.accept(job)
 
 
-def test_a_heartbeat_renews_what_is_ours_and_names_what_is_not(bench: Bench, db: Db) -> None:
+def test_a_heartbeat_renews_what_is_ours_and_names_what_is_not(queue: Bench, db: Db) -> None:
     """Lease, KernelBot's heartbeat and the host's last_seen move; a foreign or ended attempt is told."""
-    bench.board()
-    bench.register("host-a")
+    queue.register("host-a")
     db.execute("UPDATE runner.host SET last_seen = now() - interval '1 hour'")
     for _ in range(3):
-        bench.submit()
-    kept, cancelled, lost = bench.claim(lease_s=1), bench.claim(), bench.claim(host="host-b")
+        queue.submit()
+    kept, cancelled, lost = queue.claim(lease_s=1), queue.claim(), queue.claim(host="host-b")
     db.execute("UPDATE leaderboard.submission_job_status SET last_heartbeat = now() - interval '1 hour'")
-    bench.store.cancel(cancelled.submission)
+    queue.store.cancel(cancelled.submission)
     held = [(kept.id, 1), (cancelled.id, 1), (lost.id, 1), (kept.id + 1000, 1)]
-    states = bench.store.heartbeat(host="host-a", lease_s=600, held=held)
+    states = queue.store.heartbeat(host="host-a", lease_s=600, held=held)
     assert [(state.job_id, state.ours, state.cancel_requested) for state in states] == [
         (kept.id, True, False),
         (cancelled.id, True, True),
@@ -175,71 +170,68 @@ def test_a_heartbeat_renews_what_is_ours_and_names_what_is_not(bench: Bench, db:
     assert job_ids == [kept.id, cancelled.id]
     beaten = "FROM leaderboard.submission_job_status WHERE last_heartbeat > now() - interval '1 minute' ORDER BY 1"
     assert rows(db, f"SELECT submission_id {beaten}") == [(kept.submission_id,), (cancelled.submission_id,)]
-    (host,) = bench.store.hosts()
+    (host,) = queue.store.hosts()
     assert (host.name, host.running, host.slots) == ("host-a", 2, [{"gpu_type": "CPU"}])
     assert host.silent_s < 60
-    assert list(bench.store.heartbeat(host="host-a", lease_s=600, held=[])) == []
+    assert list(queue.store.heartbeat(host="host-a", lease_s=600, held=[])) == []
     assert host.stopped_at is None
-    bench.store.unregister_host("host-a", instance="host-a")
-    (host,) = bench.store.hosts()
+    queue.store.unregister_host("host-a", instance="host-a")
+    (host,) = queue.store.hosts()
     assert host.stopped_at is not None
 
 
-def test_no_text_of_a_submission_can_lose_its_result(bench: Bench, db: Db) -> None:
+def test_no_text_of_a_submission_can_lose_its_result(queue: Bench, db: Db) -> None:
     """NUL bytes, lone surrogates and NaN in any string or number are replaced, not refused."""
-    bench.board()
-    submission_id = bench.submit()
-    job = bench.claim()
+    submission_id = queue.submit()
+    job = queue.claim()
     ugly = "a\x00b\ud800c"
     run = run_record(meta={"stdout": ugly, ugly: float("nan"), "list": [ugly, float("inf"), None]}, result={"k": ugly})
-    bench.store.progress(job, Progress(phase=ugly, done=1, total=2))
+    queue.store.progress(job, Progress(phase=ugly, done=1, total=2))
     artifact = Artifact(name=ugly, media_type=ugly, data=b"\x00")
-    bench.store.complete(
+    queue.store.complete(
         job, result(Verdict.WRONG_ANSWER, run, error=ugly, report={"deep": {"x": (ugly,)}}, artifacts=(artifact,))
     )
-    view = bench.store.submission(submission_id).jobs[0]
+    view = queue.store.submission(submission_id).jobs[0]
     clean = "a\ufffdb\ufffdc"
     assert view.runs[0].meta == {"stdout": clean, clean: "nan", "list": [clean, "inf", None]}
     assert (view.error, view.report, view.runs[0].result) == (clean, {"deep": {"x": [clean]}}, {"k": clean})
     assert view.artifacts[0].name == clean
 
 
-def test_progress_of_a_locked_job_does_not_wait(bench: Bench, db: Db) -> None:
+def test_progress_of_a_locked_job_does_not_wait(queue: Bench, db: Db) -> None:
     """`progress` says that nothing was shown, and sends nothing. A job that is over has nothing left to show."""
-    bench.board()
-    bench.submit()
-    job = bench.claim()
+    queue.submit()
+    job = queue.claim()
     progress = Progress(phase="test", done=1, total=2)
     db.execute("LISTEN runner_events")
-    with psycopg.connect(bench.url) as other:
+    with psycopg.connect(queue.url) as other:
         other.execute("SELECT FROM runner.job FOR UPDATE")
-        assert not bench.store.progress(job, progress)
+        assert not queue.store.progress(job, progress)
     assert value(db, "SELECT progress FROM runner.job") is None
     assert notes(db) == []
-    assert bench.store.progress(job, progress)
+    assert queue.store.progress(job, progress)
     assert value(db, "SELECT progress FROM runner.job")["done"] == 1
-    bench.accept(job)
-    assert bench.store.progress(job, progress)
+    queue.accept(job)
+    assert queue.store.progress(job, progress)
     assert value(db, "SELECT progress FROM runner.job") is None
 
 
-def test_only_progress_and_what_is_announced_is_notified(bench: Bench, db: Db) -> None:
+def test_only_progress_and_what_is_announced_is_notified(queue: Bench, db: Db) -> None:
     """Neither a claim nor a result sends a notification by itself. A secret job's progress is never announced."""
-    bench.board()
-    bench.submit(mode="leaderboard")
-    bench.free_secret_jobs()
+    queue.submit(mode="leaderboard")
+    queue.free_secret_jobs()
     for channel in ("runner_events", "runner_queue", "runner_hosts"):
         db.execute(f"LISTEN {channel}".encode())
-    public, secret = bench.claim(), bench.claim()
+    public, secret = queue.claim(), queue.claim()
     for job in (public, secret):
-        bench.store.progress(job, Progress(phase="test", done=1, total=3))
-    line = bench.store.queue(limit=1)[0]
+        queue.store.progress(job, Progress(phase="test", done=1, total=3))
+    line = queue.store.queue(limit=1)[0]
     assert line.progress == ({"phase": "test", "done": 1, "total": 3, "gpu_type": "CPU"},)
-    bench.store.release(public, reason="x")
-    bench.store.fail(bench.claim(), error="x", report=None, slot="cpu0")
-    bench.store.complete(secret, ranked(secret))
-    bench.store.announce(events=[{"event": "one"}, {"event": "two"}], wake=["H100", "CPU", "CPU"])
-    bench.store.announce(wake=["x" * 9000])
+    queue.store.release(public, reason="x")
+    queue.store.fail(queue.claim(), error="x", report=None, slot="cpu0")
+    queue.store.complete(secret, ranked(secret))
+    queue.store.announce(events=[{"event": "one"}, {"event": "two"}], wake=["H100", "CPU", "CPU"])
+    queue.store.announce(wake=["x" * 9000])
     heard = [(note.channel, note.payload) for note in notes(db)]
     assert json.loads(heard[0][1]) == {
         "event": "progress",
@@ -259,13 +251,12 @@ def test_only_progress_and_what_is_announced_is_notified(bench: Bench, db: Db) -
     ]
 
 
-def test_listen_hears_everything_that_is_pending_and_the_stop_event(bench: Bench, db: Db) -> None:
+def test_listen_hears_everything_that_is_pending_and_the_stop_event(queue: Bench, db: Db) -> None:
     """The first call says that something may have been missed; then only notifications wake it; stop ends it."""
-    bench.board()
     stop = Stop()
-    assert bench.store.listen(stop=stop, timeout_s=5) == Wakeup(all_hosts=True)
-    assert bench.store.listen(stop=stop, timeout_s=0.01) is None
-    bench.submit()
+    assert queue.store.listen(stop=stop, timeout_s=5) == Wakeup(all_hosts=True)
+    assert queue.store.listen(stop=stop, timeout_s=0.01) is None
+    queue.submit()
     with db.transaction():
         db.execute("NOTIFY runner_hosts, 'host-a,host-b'")
         db.execute("NOTIFY runner_queue, 'H100'")
@@ -273,35 +264,34 @@ def test_listen_hears_everything_that_is_pending_and_the_stop_event(bench: Bench
     heard = Wakeup()
     # What comes from three transactions comes in up to three reads.
     while not heard.all_hosts:
-        more = bench.store.listen(stop=stop, timeout_s=60)
+        more = queue.store.listen(stop=stop, timeout_s=60)
         assert more is not None
         heard = Wakeup(
             gpu_types=heard.gpu_types | more.gpu_types, hosts=heard.hosts | more.hosts, all_hosts=more.all_hosts
         )
     assert heard == Wakeup(gpu_types=frozenset({"CPU", "H100"}), hosts=frozenset({"host-a", "host-b"}), all_hosts=True)
     threading.Timer(0.05, stop.set).start()
-    assert bench.store.listen(stop=stop, timeout_s=60) is None
+    assert queue.store.listen(stop=stop, timeout_s=60) is None
     assert stop.is_set()
 
 
-def test_kernelbots_deletes_take_our_rows_along(bench: Bench, db: Db, finish: Callable[..., None]) -> None:
+def test_kernelbots_deletes_take_our_rows_along(queue: Bench, db: Db, finish: Callable[..., None]) -> None:
     """Deleting runs, submission and leaderboard the way KernelBot does leaves nothing of ours, and no error."""
-    bench.board()
-    bench.submit(mode="leaderboard", idempotency_key="k")
+    queue.submit(mode="leaderboard", idempotency_key="k")
     finish()
-    bench.submit()
-    running = bench.claim(lease_s=-1)
-    bench.store.reclaim()
-    job = bench.claim()
+    queue.submit()
+    running = queue.claim(lease_s=-1)
+    queue.store.reclaim()
+    job = queue.claim()
     with pytest.raises(StaleAttemptError):
-        bench.accept(running)
+        queue.accept(running)
     for table in ("runs", "submission", "templates", "leaderboard"):
         db.execute(f"DELETE FROM leaderboard.{table}".encode())  # noqa: S608 - tables above
     for table in ("job", "job_run", "stale_result", "artifact", "idempotency", "board"):
         assert count(db, "runner", table) == 0, table
     for gone in (job, replace(job, attempt=7)):
         with pytest.raises(StaleAttemptError, match="it is gone"):
-            bench.accept(gone)
+            queue.accept(gone)
 
 
 def test_gpu_types_show_their_queue_and_stay_when_nothing_changed(bench: Bench, db: Db) -> None:

@@ -57,18 +57,17 @@ def test_artifacts_go_when_their_time_is_over(bench: Bench, db: Db) -> None:
     assert names(db, "artifact", "name") == ["00001"]
 
 
-def test_evidence_and_events_go_by_their_age(bench: Bench, db: Db) -> None:
+def test_evidence_and_events_go_by_their_age(queue: Bench, db: Db) -> None:
     """Older than what is to be kept goes, younger stays."""
-    bench.board()
-    bench.submit()
-    job = bench.claim()
+    queue.submit()
+    job = queue.claim()
     db.execute(
         "INSERT INTO runner.stale_result (job_id, attempt, result, received_at)"
         " SELECT %s, d, '{}', now() - d * interval '1 day' FROM generate_series(1, 4) d",
         (job.id,),
     )
     drained(db, *range(1, 5))
-    found = bench.store.reap(keep_s=2.5 * DAY_S)
+    found = queue.store.reap(keep_s=2.5 * DAY_S)
     assert (found.stale_results, found.events) == (2, 2)
     assert names(db, "stale_result", "attempt") == [1, 2]
     assert names(db, "event", "host") == ["1", "2"]
@@ -90,30 +89,28 @@ def test_hosts_go_when_they_have_been_gone_for_a_week(bench: Bench, db: Db) -> N
     assert names(db, "host", "name") == ["alive", "draining", "holding", "lately"]
 
 
-def test_shares_go_once_their_clock_has_passed(bench: Bench, db: Db) -> None:
+def test_shares_go_once_their_clock_has_passed(queue: Bench, db: Db) -> None:
     """A share behind its clock says nothing; one ahead of it keeps a user from starting over."""
-    bench.board()
-    bench.submit(user_id="past")
-    bench.submit(user_id="ahead")
+    queue.submit(user_id="past")
+    queue.submit(user_id="ahead")
     advance_clock(db, 5)
     db.execute("UPDATE runner.share SET next_turn = CASE user_id WHEN 'past' THEN 5 ELSE 6 END")
-    assert bench.store.reap(keep_s=DAY_S).shares == 1
+    assert queue.store.reap(keep_s=DAY_S).shares == 1
     assert names(db, "share", "user_id") == ["ahead"]
-    bench.submit(user_id="past")
+    queue.submit(user_id="past")
     assert value(db, "SELECT turn FROM runner.job WHERE user_id = 'past' ORDER BY id DESC LIMIT 1") == 7
 
 
-def test_idempotency_keys_go_after_thirty_days(bench: Bench, db: Db) -> None:
+def test_idempotency_keys_go_after_thirty_days(queue: Bench, db: Db) -> None:
     """Then the same key makes a new submission; a younger one does not."""
-    bench.board()
-    old, young = bench.submit(idempotency_key="old"), bench.submit(idempotency_key="young")
+    old, young = queue.submit(idempotency_key="old"), queue.submit(idempotency_key="young")
     db.execute("UPDATE runner.idempotency SET created_at = now() - interval '29 days'")
-    bench.store.reap(keep_s=DAY_S)
-    assert bench.submit(idempotency_key="old") == old
+    queue.store.reap(keep_s=DAY_S)
+    assert queue.submit(idempotency_key="old") == old
     db.execute("UPDATE runner.idempotency SET created_at = now() - interval '31 days' WHERE key = 'old'")
-    bench.store.reap(keep_s=DAY_S)
-    assert bench.submit(idempotency_key="old") != old
-    assert bench.submit(idempotency_key="young") == young
+    queue.store.reap(keep_s=DAY_S)
+    assert queue.submit(idempotency_key="old") != old
+    assert queue.submit(idempotency_key="young") == young
 
 
 def test_a_backlog_goes_in_batches(bench: Bench, db: Db) -> None:
@@ -147,56 +144,52 @@ def test_no_login_can_stop_the_reaper(bench: Bench, db: Db) -> None:
             other.execute("SELECT FROM runner.applied FOR SHARE")
 
 
-def test_what_is_being_written_right_now_delays_no_cleanup(bench: Bench, db: Db) -> None:
+def test_what_is_being_written_right_now_delays_no_cleanup(queue: Bench, db: Db) -> None:
     """A share whose user is submitting, and a host that is being drained, are passed over."""
-    bench.board()
-    bench.submit()
-    bench.register("gone")
+    queue.submit()
+    queue.register("gone")
     db.execute("UPDATE runner.host SET last_seen = now() - interval '8 days'")
     advance_clock(db, 9)
     with db.transaction():
         db.execute("SELECT 1 FROM runner.share FOR UPDATE")
         db.execute("SELECT 1 FROM runner.host FOR UPDATE")
-        assert bench.store.reap(keep_s=DAY_S) == NOTHING
-    found = bench.store.reap(keep_s=DAY_S)
+        assert queue.store.reap(keep_s=DAY_S) == NOTHING
+    found = queue.store.reap(keep_s=DAY_S)
     assert (found.hosts, found.shares) == (1, 1)
 
 
-def test_reports_go_by_outcome(bench: Bench, db: Db) -> None:
+def test_reports_go_by_outcome(queue: Bench, db: Db) -> None:
     """That of an accepted job stays; those of others go with age, and so does what was replaced. Verdicts stay."""
-    bench.board()
     for verdict in (Verdict.ACCEPTED, Verdict.WRONG_ANSWER, Verdict.WRONG_ANSWER):
-        bench.submit()
-        bench.store.complete(bench.claim(), result(verdict, run_record(passed=verdict is Verdict.ACCEPTED)))
+        queue.submit()
+        queue.store.complete(queue.claim(), result(verdict, run_record(passed=verdict is Verdict.ACCEPTED)))
     db.execute("UPDATE runner.job SET finished_at = now() - (4 - id) * interval '1 day'")
     db.execute(
         "INSERT INTO runner.superseded_run (run_id, submission_id, run, reason, superseded_at)"
         " SELECT -d, 1, '{}', 'x', now() - d * interval '1 day' FROM generate_series(1, 3) d"
     )
-    reaped = bench.store.reap(keep_s=1.5 * DAY_S)
+    reaped = queue.store.reap(keep_s=1.5 * DAY_S)
     assert (reaped.reports, reaped.superseded) == (1, 2)
     assert rows(db, "SELECT id, report IS NOT NULL AS told, verdict FROM runner.job ORDER BY id") == [
         (1, True, "accepted"),
         (2, False, "wrong_answer"),
         (3, True, "wrong_answer"),
     ]
-    assert bench.store.reap(keep_s=1.5 * DAY_S) == NOTHING
+    assert queue.store.reap(keep_s=1.5 * DAY_S) == NOTHING
 
 
-def test_files_that_no_submission_has_go(bench: Bench, db: Db) -> None:
+def test_files_that_no_submission_has_go(queue: Bench, db: Db) -> None:
     """The newest hundred stay, since their submission may be about to come; every file is looked at in the end."""
-    bench.board()
-    bench.submit(code=b"used")
+    queue.submit(code=b"used")
     db.execute("INSERT INTO leaderboard.code_files (code) SELECT n::text::bytea FROM generate_series(1, 700) n")
-    assert [bench.store.reap(keep_s=DAY_S).code for _ in range(3)] == [499, 100, 0]
-    assert bench.store.reap(keep_s=DAY_S).code == 0
+    assert [queue.store.reap(keep_s=DAY_S).code for _ in range(3)] == [499, 100, 0]
+    assert queue.store.reap(keep_s=DAY_S).code == 0
     assert (count(db, "leaderboard", "code_files"), count(db, "leaderboard", "submission")) == (102, 1)
 
 
-def test_a_file_that_is_being_submitted_stays(bench: Bench, db: Db, database_url: str) -> None:
+def test_a_file_that_is_being_submitted_stays(queue: Bench, db: Db, database_url: str) -> None:
     """A submission that is not committed has locked it."""
-    bench.board()
-    bench.submit(code=b"old")
+    queue.submit(code=b"old")
     remove = "SELECT runner.remove_code((SELECT array_agg(id) FROM leaderboard.code_files))"
     db.execute("DELETE FROM leaderboard.submission")
     with psycopg.connect(database_url) as storing:
@@ -207,12 +200,11 @@ def test_a_file_that_is_being_submitted_stays(bench: Bench, db: Db, database_url
     assert value(db, remove) == 1
 
 
-def test_a_board_takes_its_files_with_it(bench: Bench, db: Db) -> None:
+def test_a_board_takes_its_files_with_it(queue: Bench, db: Db) -> None:
     """But not those that another board has too."""
-    bench.board()
-    bench.board("other")
-    bench.submit(code=b"only here")
-    bench.submit(code=b"everywhere")
-    bench.submit(code=b"everywhere", leaderboard="other")
-    bench.store.delete_board("identity", force=True)
+    queue.board("other")
+    queue.submit(code=b"only here")
+    queue.submit(code=b"everywhere")
+    queue.submit(code=b"everywhere", leaderboard="other")
+    queue.store.delete_board("identity", force=True)
     assert rows(db, "SELECT code FROM leaderboard.code_files") == [(b"everywhere",)]

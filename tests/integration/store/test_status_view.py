@@ -48,15 +48,14 @@ PHASES: Mapping[tuple[str, str, int, int], str] = {
 }
 
 
-def test_the_phase_is_told_in_words(bench: Bench, db: Db) -> None:
+def test_the_phase_is_told_in_words(queue: Bench, db: Db) -> None:
     """Whatever a daemon posts becomes text that a person can read."""
-    bench.board()
     for (mode, name, done, total), expected in PHASES.items():
-        submission_id = bench.submit(mode=mode)
+        submission_id = queue.submit(mode=mode)
         assert phase(db, submission_id) == "queued"
-        job = bench.claim()
+        job = queue.claim()
         assert phase(db, submission_id) == "starting"
-        bench.store.progress(job, Progress(phase=name, done=done, total=total))
+        queue.store.progress(job, Progress(phase=name, done=done, total=total))
         assert phase(db, submission_id) == expected
 
 
@@ -70,11 +69,10 @@ ODD = [
 ]
 
 
-def test_odd_progress_breaks_no_status(bench: Bench, db: Db) -> None:
+def test_odd_progress_breaks_no_status(queue: Bench, db: Db) -> None:
     """Any version of a daemon may have written it."""
-    bench.board()
-    submission_id = bench.submit()
-    bench.claim()
+    submission_id = queue.submit()
+    queue.claim()
     for odd in ODD:
         db.execute("UPDATE runner.job SET progress = %s", (odd,))
         found = status(db, submission_id)
@@ -83,32 +81,30 @@ def test_odd_progress_breaks_no_status(bench: Bench, db: Db) -> None:
         assert (found["phase"] is None) is ('"phase": "test"' not in odd)
 
 
-def test_a_secret_run_is_only_called_one(bench: Bench, db: Db) -> None:
+def test_a_secret_run_is_only_called_one(queue: Bench, db: Db) -> None:
     """How many hidden cases there are, and how far a submission got with them, stays hidden."""
-    bench.board()
-    submission_id = bench.submit(mode="leaderboard")
-    public = bench.claim()
+    submission_id = queue.submit(mode="leaderboard")
+    public = queue.claim()
     assert phase(db, submission_id) == "starting"
-    bench.store.complete(public, ranked(public))
-    secret = bench.claim()
-    bench.store.progress(secret, Progress(phase="test", done=3, total=9_876_543))
+    queue.store.complete(public, ranked(public))
+    secret = queue.claim()
+    queue.store.progress(secret, Progress(phase="test", done=3, total=9_876_543))
     line = status(db, submission_id)
     assert (line["phase"], line["progress"]) == ("secret run", None)
     assert "9876543" not in str(line)
     assert [job["phase"] for job in line["jobs"]] == [None, "secret run"]
-    bench.store.complete(secret, ranked(secret))
+    queue.store.complete(secret, ranked(secret))
     assert phase(db, submission_id) is None
 
 
 @pytest.mark.parametrize("mode", ["leaderboard", "private"])
-def test_how_long_a_secret_run_took_is_not_told(bench: Bench, db: Db, mode: str) -> None:
+def test_how_long_a_secret_run_took_is_not_told(queue: Bench, db: Db, mode: str) -> None:
     """A submission could sleep for as long as secret data say: no duration, no time of a row, an end to the second."""
-    bench.board()
-    submission_id = bench.submit(mode=mode)
+    submission_id = queue.submit(mode=mode)
     for number in (1, 2) if mode == "leaderboard" else (1,):
-        job = bench.claim()
+        job = queue.claim()
         found = ranked(job) if mode == "leaderboard" else result(Verdict.ACCEPTED, run_record())
-        bench.store.complete(job, replace(found, eval_ns=number * 10**9, build_ns=number * 10**7))
+        queue.store.complete(job, replace(found, eval_ns=number * 10**9, build_ns=number * 10**7))
     line = status(db, submission_id)
     assert (line["eval_ms"], line["build_ms"]) == ((1000, 10) if mode == "leaderboard" else (None, None))
     assert line["finished_at"].microsecond == 0
@@ -163,54 +159,51 @@ def test_the_phases_of_several_types_stand_side_by_side(bench: Bench, db: Db) ->
     assert phase(db, submission_id) == "secret run"
 
 
-def test_a_job_that_is_to_stop_is_stopping(bench: Bench, db: Db) -> None:
+def test_a_job_that_is_to_stop_is_stopping(queue: Bench, db: Db) -> None:
     """Cancelled while it runs, until its daemon says that it has stopped."""
-    bench.board()
-    submission_id = bench.submit()
-    job = bench.claim()
-    bench.store.cancel(submission_id)
+    submission_id = queue.submit()
+    job = queue.claim()
+    queue.store.cancel(submission_id)
     assert phase(db, submission_id) == "stopping"
-    bench.store.cancelled(job)
+    queue.store.cancelled(job)
     assert phase(db, submission_id) is None
 
 
-def test_a_retry_says_why_and_when(bench: Bench, db: Db) -> None:
+def test_a_retry_says_why_and_when(queue: Bench, db: Db) -> None:
     """Whose fault it was, in plain words, without what only an operator should read; nothing once it is over."""
-    bench.board()
-    submission_id = bench.submit()
-    bench.store.fail(bench.claim(host="node7"), error="/dev/nvidia3: secret path", report=None, slot="gpu3")
+    submission_id = queue.submit()
+    queue.store.fail(queue.claim(host="node7"), error="/dev/nvidia3: secret path", report=None, slot="gpu3")
     line = status(db, submission_id)
     assert (line["phase"], line["attempts"]) == ("queued to be tried again", 1)
     assert line["retry_reason"] == "a fault of host node7, not of the submission"
     assert timedelta(0) < line["retry_at"] - value(db, "SELECT now()") <= timedelta(seconds=5000)
-    bench.end_pauses()
+    queue.end_pauses()
     assert phase(db, submission_id) == "queued"
-    bench.claim(host="node8", lease_s=-1)
+    queue.claim(host="node8", lease_s=-1)
     assert status(db, submission_id)["retry_reason"] == "a fault of host node7, not of the submission"
-    bench.store.reclaim()
+    queue.store.reclaim()
     line = status(db, submission_id)
     assert (line["attempts"], line["retry_reason"], line["retry_at"]) == (2, "host node8 stopped answering", None)
-    job = bench.claim(host="node9")
+    job = queue.claim(host="node9")
     assert status(db, submission_id)["retry_reason"] == "host node8 stopped answering"
-    bench.accept(job)
+    queue.accept(job)
     line = status(db, submission_id)
     assert (line["attempts"], line["retry_reason"]) == (3, None)
 
 
-def test_a_rerun_shows_as_one(bench: Bench, db: Db) -> None:
+def test_a_rerun_shows_as_one(queue: Bench, db: Db) -> None:
     """Its own place, priority and phase; the score is the earlier one's, and told to be by `rerunning`."""
-    bench.board()
-    submission_id = ranked_submission(bench, score_s=4e-6)
-    bench.submit(user_id="u2")
-    bench.store.rerun(Selection(submission_id=submission_id))
+    submission_id = ranked_submission(queue, score_s=4e-6)
+    queue.submit(user_id="u2")
+    queue.store.rerun(Selection(submission_id=submission_id))
     line = status(db, submission_id)
     assert (line["state"], line["verdict"], line["phase"], line["position"]) == ("queued", None, "queued", 2)
     assert (line["priority"], line["reruns"], line["rerunning"]) == (-1, 1, True)
     assert (float(line["score"]), line["attempts"], line["started_at"], line["finished_at"]) == (4e-6, 0, None, None)
     jobs = [(job["id"], job["replaces"], job["retired"]) for job in line["jobs"]]
     assert jobs == [(1, None, None), (2, None, None), (4, 1, None), (5, 2, None)]
-    evaluate(bench)
-    job = evaluate(bench)
+    evaluate(queue)
+    job = evaluate(queue)
     replaced = status(db, submission_id)["jobs"][0]
     assert (replaced["retired"], replaced["retired_reason"]) == ("replaced", f"replaced by job {job.id}")
 
@@ -254,12 +247,11 @@ def test_the_place_in_the_queue_goes_by_priority_turn_and_age(bench: Bench, db: 
     assert place() == 1
 
 
-def test_places_are_counted_up_to_a_thousand(bench: Bench, db: Db) -> None:
+def test_places_are_counted_up_to_a_thousand(queue: Bench, db: Db) -> None:
     """Behind so many the exact number is not needed, and to have it every status would walk the queue."""
-    bench.board()
-    bench.submit(file_name="many.py")
+    queue.submit(file_name="many.py")
     queued(db, 998, gpu_type="CPU", priority=1)
-    submission_id = bench.submit()
+    submission_id = queue.submit()
     assert status(db, submission_id)["position"] == 1000
     queued(db, 1, gpu_type="CPU", priority=2)
     assert status(db, submission_id)["position"] == POSITION_LIMIT == 1001
@@ -267,17 +259,16 @@ def test_places_are_counted_up_to_a_thousand(bench: Bench, db: Db) -> None:
     assert status(db, submission_id)["position"] == POSITION_LIMIT
 
 
-def test_the_list_shows_what_runs_then_what_waits_then_what_is_over(bench: Bench, db: Db) -> None:
+def test_the_list_shows_what_runs_then_what_waits_then_what_is_over(queue: Bench, db: Db) -> None:
     """The newest of each first, as many as asked for; a rerun waits, whatever it once was."""
-    bench.board()
-    over = [ranked_submission(bench) for _ in range(3)]
-    running = bench.submit(user_id="u2")
-    waiting = [bench.submit(user_id="u2") for _ in range(2)]
-    bench.claim_of(running)
-    bench.store.rerun(Selection(submission_id=over[0]))
+    over = [ranked_submission(queue) for _ in range(3)]
+    running = queue.submit(user_id="u2")
+    waiting = [queue.submit(user_id="u2") for _ in range(2)]
+    queue.claim_of(running)
+    queue.store.rerun(Selection(submission_id=over[0]))
     expected = [running, waiting[1], waiting[0], over[0], over[2], over[1]]
     for limit in range(1, 8):
-        assert [line.submission_id for line in bench.store.queue(limit=limit)] == expected[:limit]
+        assert [line.submission_id for line in queue.store.queue(limit=limit)] == expected[:limit]
 
 
 def test_results_of_any_writer_are_shown(bench: Bench, db: Db) -> None:
@@ -313,10 +304,9 @@ def test_results_of_any_writer_are_shown(bench: Bench, db: Db) -> None:
         assert value(db, "SELECT count(*) FROM runner.result WHERE submission_id = %s", submission_id) == number
 
 
-def test_of_a_secret_run_an_author_sees_its_verdict_alone(bench: Bench, finish: Callable[..., None], db: Db) -> None:
+def test_of_a_secret_run_an_author_sees_its_verdict_alone(queue: Bench, finish: Callable[..., None], db: Db) -> None:
     """Every other column is empty: readings of its devices, too, say how long it took, and so what its data are."""
-    bench.board()
-    bench.submit(mode="leaderboard")
+    queue.submit(mode="leaderboard")
     finish()
     seen = {"submission_id", "job_id", "run_id", "gpu_type", "mode", "secret", "passed"}
     secret = db.execute("SELECT * FROM runner.result WHERE secret").fetchall()

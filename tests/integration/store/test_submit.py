@@ -20,10 +20,9 @@ from tests.integration.store.conftest import CODE, Bench, Db, count, enqueue, no
 CATEGORIES = "SELECT mode_category FROM leaderboard.submission ORDER BY id"
 
 
-def test_a_submission_is_stored_as_kernelbot_stores_it(bench: Bench, db: Db) -> None:
+def test_a_submission_is_stored_as_kernelbot_stores_it(queue: Bench, db: Db) -> None:
     """User, code, submission, job and job status are there, with KernelBot's words."""
-    bench.board()
-    submission_id = bench.submit(mode="benchmark")
+    submission_id = queue.submit(mode="benchmark")
     stored = "SELECT id, file_name, user_id, done, status, mode_category FROM leaderboard.submission"
     assert rows(db, stored) == [(submission_id, "fast.py", "u1", False, "active", "test")]
     code = rows(db, "SELECT code, hash, old_code FROM leaderboard.code_files")
@@ -50,11 +49,10 @@ def test_leaderboard_mode_makes_two_jobs_and_private_only_the_secret_one(bench: 
     assert rows(db, CATEGORIES) == [("leaderboard",), ("test",)]
 
 
-def test_a_user_name_is_kept_when_none_is_given(bench: Bench, db: Db) -> None:
+def test_a_user_name_is_kept_when_none_is_given(queue: Bench, db: Db) -> None:
     """A frontend that does not know the name does not erase it; one that knows a new one changes it."""
-    bench.board()
     for given, kept in (("Ada", "Ada"), (None, "Ada"), ("Grace", "Grace")):
-        bench.submit(user_name=given)
+        queue.submit(user_name=given)
         assert rows(db, "SELECT user_name FROM leaderboard.user_info") == [(kept,)]
 
 
@@ -222,19 +220,18 @@ def test_concurrent_submissions_of_a_user_cannot_pass_the_rate_limit(bench: Benc
     assert sum(isinstance(outcome, SubmissionError) for outcome in outcomes) == 4
 
 
-def test_the_same_key_returns_the_same_submission(bench: Bench, db: Db) -> None:
+def test_the_same_key_returns_the_same_submission(queue: Bench, db: Db) -> None:
     """Idempotency is per user and key, and holds when the calls come at once and after the deadline."""
-    bench.board()
-    outcomes = together(4, bench, lambda store, _: Bench(store=store, url=bench.url).submit(idempotency_key="k"))
+    outcomes = together(4, queue, lambda store, _: Bench(store=store, url=queue.url).submit(idempotency_key="k"))
     assert len(set(outcomes)) == 1
     assert isinstance(outcomes[0], int)
     assert count(db, "runner", "job") == 1
     db.execute("UPDATE leaderboard.leaderboard SET deadline = now()")
-    assert bench.submit(idempotency_key="k") == outcomes[0]
+    assert queue.submit(idempotency_key="k") == outcomes[0]
     with pytest.raises(SubmissionError, match="was used for submission"):
-        bench.submit(idempotency_key="k", code=CODE + b"#")
+        queue.submit(idempotency_key="k", code=CODE + b"#")
     with pytest.raises(SubmissionError, match="closed"):
-        bench.submit(idempotency_key="k", user_id="u2")
+        queue.submit(idempotency_key="k", user_id="u2")
 
 
 def test_the_same_key_knows_the_same_submission_in_other_words(bench: Bench, db: Db) -> None:
@@ -307,40 +304,37 @@ NAMES = [
 ]
 
 
-def test_joiners_and_selectors_that_a_script_or_a_symbol_needs_pass(bench: Bench) -> None:
+def test_joiners_and_selectors_that_a_script_or_a_symbol_needs_pass(queue: Bench) -> None:
     """Persian words, composed symbols and forms of Japanese names have them, after characters that are not ASCII."""
-    bench.board()
     for name in NAMES:
-        assert bench.store.submission(bench.submit(user_id=name, user_name=name)).status.user_name == name
+        assert queue.store.submission(queue.submit(user_id=name, user_name=name)).status.user_name == name
 
 
 RAW = ["x\x1b[2J", "x\u202e", "y" * 5_000_000]
 
 
-def test_errors_repeat_nothing_raw_and_nothing_long(bench: Bench) -> None:
+def test_errors_repeat_nothing_raw_and_nothing_long(queue: Bench) -> None:
     """They are shown to users and stand in the server's log."""
-    bench.board()
     for name in RAW:
         for changes in ({"leaderboard": name}, {"gpu_types": [name]}, {"file_name": name}, {"mode": name}):
             with pytest.raises(SubmissionError) as caught:
-                bench.submit(**changes)
+                queue.submit(**changes)
             text = str(caught.value)
             assert len(text) < 2200
             assert not set(text) & {"\x1b", "\u202e"}
 
 
-def test_a_transaction_that_stays_open_holds_up_the_same_file_for_seconds(bench: Bench, db: Db) -> None:
+def test_a_transaction_that_stays_open_holds_up_the_same_file_for_seconds(queue: Bench, db: Db) -> None:
     """Then another user who sends the same bytes is told to try again; other files pass at once."""
-    bench.board()
     with db.transaction():
         db.execute("SELECT runner.submit('identity', 'u2', 'x.py', %s, 'test')", (CODE,))
         # A frontend's session that would wait for ever.
-        with psycopg.connect(bench.url, autocommit=True) as other:
+        with psycopg.connect(queue.url, autocommit=True) as other:
             other.execute("SET lock_timeout = 0; SET statement_timeout = '60s'")
             with refused("KR031", "same file is being stored"):
                 other.execute("SELECT runner.submit('identity', 'u1', 'x.py', %s, 'test')", (CODE,))
-        bench.submit(code=CODE + b"#")
-    bench.submit()
+        queue.submit(code=CODE + b"#")
+    queue.submit()
 
 
 @pytest.mark.parametrize(
@@ -351,10 +345,9 @@ def test_a_transaction_that_stays_open_holds_up_the_same_file_for_seconds(bench:
         ("UPDATE leaderboard.leaderboard SET visibility = 'closed'", "KR012"),
     ],
 )
-def test_enqueue_asks_what_submit_asks(bench: Bench, db: Db, spoil: str, state: str) -> None:
+def test_enqueue_asks_what_submit_asks(queue: Bench, db: Db, spoil: str, state: str) -> None:
     """A ban, a deadline, an invitation: also for a run that is added to an open submission."""
-    bench.board()
-    submission_id = bench.submit()
+    submission_id = queue.submit()
     db.execute(spoil.encode())
     with refused(state):
         one(db, "SELECT runner.enqueue(%s, 'leaderboard', NULL)", submission_id)
@@ -389,25 +382,23 @@ def test_a_ranked_job_that_is_added_to_a_test_submission_counts_as_ranked(bench:
     assert rows(db, CATEGORIES) == [("leaderboard",), ("test",)]
 
 
-def test_a_row_that_was_stored_before_the_deadline_is_queued_after_it(bench: Bench, db: Db) -> None:
+def test_a_row_that_was_stored_before_the_deadline_is_queued_after_it(queue: Bench, db: Db) -> None:
     """The first jobs are as old as the submission."""
-    bench.board()
-    submission_id = bench.submit()
+    submission_id = queue.submit()
     db.execute("DELETE FROM runner.job")
     db.execute("UPDATE leaderboard.leaderboard SET deadline = now()")
-    assert enqueue(bench.store, submission_id, mode="test") == 1
+    assert enqueue(queue.store, submission_id, mode="test") == 1
 
 
 ENDS = [(None, -1), (None, 0), (2, 1)]
 
 
-def test_an_end_before_the_start_is_refused(bench: Bench) -> None:
+def test_an_end_before_the_start_is_refused(queue: Bench) -> None:
     """Nothing could run between the two."""
-    bench.board()
     now = datetime.now(UTC)
     for start_h, expires_h in ENDS:
         with pytest.raises(SubmissionError, match="not after now and start_at"):
-            bench.submit(
+            queue.submit(
                 start_at=None if start_h is None else now + timedelta(hours=start_h),
                 expires_at=now + timedelta(hours=expires_h),
             )
@@ -424,12 +415,11 @@ DIFFERENCES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_what_differs_under_an_idempotency_key_is_named(bench: Bench) -> None:
+def test_what_differs_under_an_idempotency_key_is_named(queue: Bench) -> None:
     """With what the first submission had."""
-    bench.board()
-    bench.board("other")
-    bench.submit(idempotency_key="k")
-    assert bench.submit(idempotency_key="k") == 1
+    queue.board("other")
+    queue.submit(idempotency_key="k")
+    assert queue.submit(idempotency_key="k") == 1
     for changes, says in DIFFERENCES:
         with pytest.raises(SubmissionError, match=re.escape(f"was used for submission 1 with {says}")):
-            bench.submit(idempotency_key="k", **changes)
+            queue.submit(idempotency_key="k", **changes)

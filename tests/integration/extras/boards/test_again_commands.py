@@ -224,7 +224,7 @@ def test_a_type_or_a_leaderboard_is_paused_and_resumed(
     assert "was not paused" in cli(group, "resume", name).err
 
 
-def test_a_file_that_a_run_left_is_never_a_hidden_one(
+def test_a_file_that_a_run_left_is_never_a_hidden_one_and_replaces_none(
     cli: Call, submitted: tuple[int, int], db: Db, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A submission chose the name; with --output the person does."""
@@ -235,3 +235,5 @@ def test_a_file_that_a_run_left_is_never_a_hidden_one(
         db.execute("INSERT INTO runner.artifact (job_id, name, media_type, data) VALUES (1, %s, 'x', 'x')", (name,))
         assert cli("artifact", number).code == 0
     assert sorted(path.name for path in here.iterdir()) == ["artifact-2", "bashrc", "profile"]
+    again = cli("artifact", 1)
+    assert (again.code, "exists already" in again.err) == (2, True)

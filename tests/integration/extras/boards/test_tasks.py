@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-import yaml
 
 import tasks
 from runner.extras.boards.commands import task_check
-from tests.integration.cli.conftest import Call, Said
+from tests.integration.cli.conftest import Call, Said, write_task
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 PROBLEMS = Path(tasks.__file__).parent / "problems"
@@ -40,22 +39,8 @@ def check_implementation(data, output):
 
 def write_folder(folder: Path, *, reference: str = REFERENCE, **keys: object) -> Path:
     """A task that doubles a vector, without solutions."""
-    folder.mkdir(parents=True)
-    document = {
-        "files": [
-            {"name": "submission.py", "source": "@SUBMISSION@"},
-            {"name": "reference.py", "source": "reference.py"},
-            {"name": "eval.py", "source": "@HARNESS@"},
-        ],
-        "lang": "py",
-        "description": "Twice the vector.",
-        "config": {"main": "eval.py"},
-        "tests": [{"n": 4, "seed": 1}],
-        "benchmarks": [{"n": 8, "seed": 2}],
-        "gpus": ["CPU"],
-        **keys,
-    }
-    (folder / "task.yml").write_text(yaml.safe_dump(document))
+    cases = {"tests": [{"n": 4, "seed": 1}], "benchmarks": [{"n": 8, "seed": 2}]}
+    write_task(folder, **{**cases, "templates": None, **keys})
     (folder / "reference.py").write_text(reference)
     return folder
 

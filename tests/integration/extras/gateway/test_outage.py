@@ -43,14 +43,3 @@ def test_a_database_that_stays_away_ends_a_request(
     with outage():
         assert impatient.ask("GET", "/user/submissions", cli="ada-token").status == 503
     wait_until(lambda: impatient.ask("GET", "/user/submissions", cli="ada-token").status == 200, "it is served")
-
-
-def test_a_connection_that_ends_under_a_request_is_no_error(gate: Gate) -> None:
-    """The next one serves it, as often as that happens."""
-    for _ in range(5):
-        gate.sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
-            " AND datname = current_database()",
-            "kernel-runner gateway",
-        )
-        assert gate.ask("GET", "/user/submissions", cli="ada-token").status == 200

@@ -20,6 +20,7 @@ from runner.base.model import Verdict
 from runner.extras.gateway.app import routes
 from tests.integration.extras.gateway.conftest import ADMIN, CODE, Gate, multipart, streamed
 from tests.integration.extras.gateway.contract.clients import parsed
+from tests.integration.extras.gateway.test_pages import Browser
 from tests.integration.store.conftest import result, run_record
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -78,10 +79,11 @@ def test_head_ends_and_nothing_is_kept_between(gate: Gate, path: str) -> None:
     if path.startswith("/static/"):
         parts["name"] = "style.css"
     connection = http.client.HTTPConnection("127.0.0.1", gate.port, timeout=PATIENCE_S)
-    headers = {"X-Popcorn-Cli-Id": "ada-token", "Authorization": f"Bearer {ADMIN}"}
+    cookie = Browser(gate, "ada-token").cookie
+    headers = {"X-Popcorn-Cli-Id": "ada-token", "Authorization": f"Bearer {ADMIN}", "Cookie": cookie}
     try:
         for method, asked in (("HEAD", path.format_map(parts)), ("GET", "/health")):
-            connection.request(method, asked, headers={**headers, "Cookie": login(gate)})
+            connection.request(method, asked, headers=headers)
             answer = connection.getresponse()
             body, kept = answer.read(), answer.headers.get_all("Cache-Control", [])
             assert (answer.status == 405, len(kept)) == (False, 1)
@@ -90,13 +92,6 @@ def test_head_ends_and_nothing_is_kept_between(gate: Gate, path: str) -> None:
         connection.close()
     assert body == b'{"status":"ok"}'
     assert gate.sql("SELECT count(*) FROM leaderboard.submission") == [(1,)]
-
-
-def login(gate: Gate) -> str:
-    """The cookie of ada's browser."""
-    headers = {"Sec-Fetch-Site": "same-origin", "Content-Type": "application/x-www-form-urlencoded"}
-    told = gate.ask("POST", "/login", b"token=ada-token", headers=headers).headers["set-cookie"]
-    return told.partition(";")[0]
 
 
 def test_leaderboards_without_secrets(gate: Gate) -> None:
