@@ -57,34 +57,31 @@ def test_every_file_of_the_page_loads(load: Callable[..., SiteConfig]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "key", "text", "value"),
+    ("environ", "key", "value"),
     [
-        ("KERNEL_RUNNER_DATABASE_URL", "database_url", "postgresql://h/d", "postgresql://h/d"),
-        ("DATABASE_URL", "database_url", "postgresql://h/d", "postgresql://h/d"),
-        ("DOCKER_HOST", "docker_host", "unix:///x", "unix:///x"),
-        ("KERNEL_RUNNER_STATE_DIR", "state_dir", "/x", Path("/x")),
-        ("KERNEL_RUNNER_CPU_SLOTS", "cpu_slots", "3", 3),
-        ("KERNEL_RUNNER_CPU_SLOTS", "cpu_slots", "auto", "auto"),
-        ("KERNEL_RUNNER_LEASE_S", "lease_s", "45", 45.0),
-        ("KERNEL_RUNNER_LOG_FORMAT", "log_format", "json", "json"),
+        ({"KERNEL_RUNNER_DATABASE_URL": "postgresql://h/d"}, "database_url", "postgresql://h/d"),
+        ({"DATABASE_URL": "postgresql://h/d"}, "database_url", "postgresql://h/d"),
+        # The more specific of the two.
+        ({"DATABASE_URL": "shared", "KERNEL_RUNNER_DATABASE_URL": "ours"}, "database_url", "ours"),
+        ({"DOCKER_HOST": "unix:///x"}, "docker_host", "unix:///x"),
+        # An empty one counts as absent, as for Docker.
+        ({"DOCKER_HOST": ""}, "docker_host", "unix:///file"),
+        ({"KERNEL_RUNNER_LEASE_S": ""}, "lease_s", 90.0),
+        ({"KERNEL_RUNNER_STATE_DIR": "/x"}, "state_dir", Path("/x")),
+        ({"KERNEL_RUNNER_CPU_SLOTS": "3"}, "cpu_slots", 3),
+        ({"KERNEL_RUNNER_CPU_SLOTS": "auto"}, "cpu_slots", "auto"),
+        ({"KERNEL_RUNNER_LEASE_S": "45"}, "lease_s", 45.0),
+        ({"KERNEL_RUNNER_LOG_FORMAT": "json"}, "log_format", "json"),
+        # A daemon under test inherits the suite's own.
+        ({"KERNEL_RUNNER_TEST_DATABASE_URL": "x"}, "database_url", "file"),
     ],
 )
 def test_a_key_is_overridden_by_its_variable(
-    load: Callable[..., SiteConfig], variable: str, key: str, text: str, value: object
+    load: Callable[..., SiteConfig], environ: dict[str, str], key: str, value: object
 ) -> None:
     """The environment wins over the file, and is read as the key's type."""
-    assert getattr(load('cpu_slots = 9\nlease_s = 90\ndatabase_url = "file"', **{variable: text}), key) == value
-
-
-def test_our_variable_wins_over_the_shared_one(load: Callable[..., SiteConfig]) -> None:
-    """KERNEL_RUNNER_DATABASE_URL is the more specific of the two."""
-    loaded = load(DATABASE_URL="postgresql://shared/d", KERNEL_RUNNER_DATABASE_URL="postgresql://ours/d")
-    assert loaded.database_url == "postgresql://ours/d"
-
-
-def test_an_empty_variable_counts_as_absent(load: Callable[..., SiteConfig]) -> None:
-    """`DOCKER_HOST= kernel-runner serve` means the default, as it does for Docker."""
-    assert load('docker_host = "unix:///file"', DOCKER_HOST="", KERNEL_RUNNER_LEASE_S="").docker_host == "unix:///file"
+    text = 'cpu_slots = 9\nlease_s = 90\ndatabase_url = "file"\ndocker_host = "unix:///file"'
+    assert getattr(load(text, **environ), key) == value
 
 
 def test_slots_in_the_environment_are_json(load: Callable[..., SiteConfig]) -> None:
@@ -92,8 +89,6 @@ def test_slots_in_the_environment_are_json(load: Callable[..., SiteConfig]) -> N
     slots = load(KERNEL_RUNNER_SLOTS='[{"gpu_type": "H100", "devices": [0], "cpus": [1, 2]}]').slots
     assert slots != "auto"
     assert [(slot.gpu_type, slot.devices, slot.cpus) for slot in slots] == [("H100", ("0",), (1, 2))]
-    with pytest.raises(ConfigError, match="KERNEL_RUNNER_SLOTS is not JSON"):
-        load(KERNEL_RUNNER_SLOTS="[nonsense")
 
 
 @pytest.mark.parametrize(
@@ -185,13 +180,6 @@ def test_a_service_of_our_name_is_no_setting(load: Callable[..., SiteConfig], na
     assert load(**{f"KERNEL_RUNNER_{name}": text}).lease_s == 25.0
 
 
-@pytest.mark.parametrize("name", ["GATEWAY_PORT", "METRICS_PORT"])
-def test_a_port_that_is_no_services_address_is_an_unknown_setting(load: Callable[..., SiteConfig], name: str) -> None:
-    """Someone believes to have set it."""
-    with pytest.raises(ConfigError, match="is not known"):
-        load(**{f"KERNEL_RUNNER_{name}": "8000"})
-
-
 @pytest.mark.parametrize("blank", ["\r", "\n", " ", "\t"])
 def test_blanks_around_a_variable_do_not_count(load: Callable[..., SiteConfig], blank: str) -> None:
     """As a file of variables from Windows has them; blanks alone are no value."""
@@ -199,15 +187,20 @@ def test_blanks_around_a_variable_do_not_count(load: Callable[..., SiteConfig], 
     assert (config.database_url, config.log_level, config.docker_host) == ("postgresql:///d", "debug", None)
 
 
-def test_an_unknown_variable_is_refused_with_the_nearest(load: Callable[..., SiteConfig]) -> None:
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("POL_S", "1", r"KERNEL_RUNNER_POL_S is not known, the nearest valid one is .*_POLL_S"),
+        # No service's address: someone believes to have set it.
+        ("GATEWAY_PORT", "8000", "is not known"),
+        ("METRICS_PORT", "8000", "is not known"),
+        ("SLOTS", "[nonsense", "KERNEL_RUNNER_SLOTS is not JSON"),
+    ],
+)
+def test_a_wrong_variable_is_refused(load: Callable[..., SiteConfig], name: str, text: str, message: str) -> None:
     """A typo in a unit file is found at start-up, not in production."""
-    with pytest.raises(ConfigError, match=r"KERNEL_RUNNER_POL_S is not known, the nearest valid one is .*_POLL_S"):
-        load(KERNEL_RUNNER_POL_S="1")
-
-
-def test_the_test_suites_own_variables_are_no_keys(load: Callable[..., SiteConfig]) -> None:
-    """A daemon under test inherits them."""
-    assert load(KERNEL_RUNNER_TEST_DATABASE_URL="x").database_url is None
+    with pytest.raises(ConfigError, match=message):
+        load(**{f"KERNEL_RUNNER_{name}": text})
 
 
 def test_a_named_file_must_exist_and_the_default_one_need_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

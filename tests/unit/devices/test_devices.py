@@ -78,34 +78,40 @@ def shape(config: Config) -> list[tuple[str, str, list[str], list[int]]]:
     ]
 
 
-def test_a_host_without_accelerator_gets_cpu_slots_of_two_cores(host: Host) -> None:
-    """No driver is a normal host: half as many slots as cores."""
-    host(cores=5, fails="LibraryNotFound")
+@pytest.mark.parametrize(
+    ("cores", "config", "slots"),
+    [
+        # Half as many slots as cores, and one at least.
+        (5, Config(), [[0, 1], [2, 3]]),
+        (1, Config(), [[0]]),
+        # A number is taken as it is, and cores are shared fairly when they are scarce.
+        (3, Config(cpu_slots=1), [[0, 1]]),
+        (3, Config(cpu_slots=2), [[0], [1, 2]]),
+        (4, Config(reserve_cpus=2), [[2, 3]]),
+    ],
+)
+def test_a_host_without_accelerator_gets_cpu_slots_of_two_cores(
+    host: Host, cores: int, config: Config, slots: list[list[int]]
+) -> None:
+    """No driver is a normal host. `reserve_cpus` keeps the lowest-numbered cores."""
+    host(cores=cores, fails="LibraryNotFound")
     assert list_devices().problems == ()
-    assert shape(Config()) == [("cpu0", "CPU", [], [0, 1]), ("cpu1", "CPU", [], [2, 3])]
+    assert shape(config) == [(f"cpu{number}", "CPU", [], cpus) for number, cpus in enumerate(slots)]
 
 
-def test_a_host_of_one_core_still_gets_a_slot(host: Host) -> None:
-    """At least one, with what there is."""
-    host(cores=1, fails="LibraryNotFound")
-    assert shape(Config()) == [("cpu0", "CPU", [], [0])]
-
-
-def test_cpu_slots_sets_how_many(host: Host) -> None:
-    """A number is taken as it is, and cores are shared fairly when they are scarce."""
-    host(cores=3)
-    assert shape(Config(cpu_slots=1)) == [("cpu0", "CPU", [], [0, 1])]
-    assert shape(Config(cpu_slots=2)) == [("cpu0", "CPU", [], [0]), ("cpu1", "CPU", [], [1, 2])]
-    with pytest.raises(ConfigError, match="4 slots share 3 cores"):
-        detect_slots(REGISTRY, Config(cpu_slots=4))
-
-
-def test_reserved_cores_belong_to_no_slot(host: Host) -> None:
-    """`reserve_cpus` keeps the lowest-numbered ones."""
-    host(cores=4)
-    assert shape(Config(reserve_cpus=2)) == [("cpu0", "CPU", [], [2, 3])]
-    with pytest.raises(ConfigError, match="reserve_cpus=4, but there are 4 cores"):
-        detect_slots(REGISTRY, Config(reserve_cpus=4))
+@pytest.mark.parametrize(
+    ("cores", "config", "message"),
+    [
+        (3, Config(cpu_slots=4), "4 slots share 3 cores"),
+        (4, Config(reserve_cpus=4), "reserve_cpus=4, but there are 4 cores"),
+        (8, Config(cpu_slots=0), "nothing to run jobs on"),
+    ],
+)
+def test_a_host_that_cannot_have_its_slots_is_an_error(host: Host, cores: int, config: Config, message: str) -> None:
+    """A daemon without slots would look healthy and do nothing."""
+    host(cores=cores)
+    with pytest.raises(ConfigError, match=message):
+        detect_slots(REGISTRY, config)
 
 
 def test_each_known_device_becomes_a_slot_of_its_type(host: Host) -> None:
@@ -123,13 +129,6 @@ def test_a_device_of_no_type_is_left_alone(host: Host) -> None:
     """An unknown card costs no other card its slot."""
     host("NVIDIA GeForce RTX 5090", "NVIDIA L4")
     assert [slot[:2] for slot in shape(Config())] == [("nvidia1", "L4")]
-
-
-def test_nothing_to_run_on_is_an_error(host: Host) -> None:
-    """A daemon without slots would look healthy and do nothing."""
-    host()
-    with pytest.raises(ConfigError, match="nothing to run jobs on"):
-        detect_slots(REGISTRY, Config(cpu_slots=0))
 
 
 def test_a_device_of_two_types_is_refused(host: Host, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from runner.base.errors import ConfigError
 from runner.base.gpu_types import CLOCK_REASONS, ClockPolicy, Registry, Vendor
 from tests.fakes import recordings
+from tests.unit.gpu_types.test_figures import overlay
 
 DEFAULT = (
     "hbm_thrm",
@@ -22,12 +23,6 @@ DEFAULT = (
     "sw_thermal_slowdown",
     "vr_thrm",
 )
-
-
-def overlay(directory: Path, text: str) -> Registry:
-    """The registry with one more file."""
-    (directory / "x.toml").write_text(text, encoding="utf-8")
-    return Registry.load(directory)
 
 
 def test_the_shipped_types_demand_no_clock() -> None:

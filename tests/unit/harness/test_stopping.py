@@ -166,12 +166,6 @@ def test_noise_is_refused_where_the_host_made_it() -> None:
     )
 
 
-def test_long_times_are_shown_without_an_exponent() -> None:
-    """In milliseconds."""
-    noise = _noise(span_ci95=(100e3, 100e3), mean_ci95=(20_780_123.0, 27.1e6), disturbed=0.0)
-    assert noise.remark == "the mean lies between 20.78 ms and 27.1 ms"
-
-
 def test_few_calls_are_no_ground_to_refuse() -> None:
     """Of few calls, one that was held up makes the interval as wide as it is."""
     assert _noise(span_ci95=(50e3, 700e3), disturbed=0.4, runs=19).refusal is None

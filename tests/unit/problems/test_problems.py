@@ -204,19 +204,10 @@ def test_another_kind_of_output_fails(bench: Bench) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_templates_and_solutions_may_be_submitted(name: str) -> None:
     """Each parses, defines custom_kernel, and passes KernelBot's filter, which refuses one word anywhere."""
-    files = [path.read_text() for kind in ("correct", "wrong") for path in solutions(name, kind)]
+    files = [path.read_text() for path in sorted((TASKS / name / "solutions").glob("*/*.py"))]
     for text in (*load_folder(TASKS / name).templates.values(), *files):
         functions = [node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
         assert "custom_kernel" in functions
-        assert "stream" not in text.lower()
-
-
-def test_faulty_solutions_do_what_they_promise() -> None:
-    """The demo's bad submissions parse, define the kernel, and pass KernelBot's word filter."""
-    faults = {path.stem: path.read_text() for path in solutions("vectoradd", "faults")}
-    assert set(faults) == {"crash", "slow", "cheat"}
-    for text in faults.values():
-        assert "def custom_kernel(data" in text
         assert "stream" not in text.lower()
 
 

@@ -17,8 +17,8 @@ from runner.extras.trainers.inside.judge.reference_module import InvalidReferenc
 _HEAD = "import torch\nimport torch.nn as nn\n"
 
 
-def _reference(text: str, tmp_path: Path, *, entry_point: str = "Model", limit_s: float = 20.0) -> Reference:
-    return Reference(_HEAD + text, entry_point, directory=tmp_path, weight_seed=5, limit_s=limit_s)
+def _reference(text: str, tmp_path: Path, *, limit_s: float = 20.0) -> Reference:
+    return Reference(_HEAD + text, "Model", directory=tmp_path, weight_seed=5, limit_s=limit_s)
 
 
 def _prepared(text: str, tmp_path: Path, **settings: object) -> Prepared:
@@ -236,19 +236,13 @@ def test_small_outputs_have_a_floor_of_their_own(
         assert (compare(output, other, prepared.tolerance).problem is None) == passes
 
 
-def test_expected_outputs_are_those_of_the_untouched_state(tmp_path: Path) -> None:
-    """Expected outputs are those of the untouched state."""
+def test_the_state_that_a_call_leaves_is_seen_in_the_next(tmp_path: Path) -> None:
+    """Once, in eval mode, where calls change a state. Other expected outputs are those of the untouched state."""
     prepared = _prepared(_module("return self.b(x)", init="self.b = nn.BatchNorm1d(8)"), tmp_path)
     trial = prepared.trials[-1]
     assert trial.in_eval
     first = prepared.expected(trial, perturbed=False)
-    x = first.args[0]
-    assert torch.allclose(first.output, x / (1 + 1e-5) ** 0.5)
-
-
-def test_the_state_that_a_call_leaves_is_seen_in_the_next(tmp_path: Path) -> None:
-    """Once, in eval mode, where calls change a state."""
-    prepared = _prepared(_module("return self.b(x)", init="self.b = nn.BatchNorm1d(8)"), tmp_path)
+    assert torch.allclose(first.output, first.args[0] / (1 + 1e-5) ** 0.5)
     (second,) = (trial for trial in prepared.trials if trial.is_second)
     x = prepared.expected(second, perturbed=False).args[0]
     moved = x.mean(0) * 0.1, x.var(0) * 0.1 + 0.9
