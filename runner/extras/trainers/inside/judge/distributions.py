@@ -94,7 +94,6 @@ def _saturated(item: torch.Tensor, seen: Range) -> torch.Tensor:
     """The same order and signs, but most of it near the ends."""
     base = _base(seen)
     shifted = item - base
-    # An end may be the base itself.
     least = torch.finfo(item.dtype).eps
     low, high = (shifted.new_tensor(max(span, least)) for span in (base - seen.low, seen.high - base))
     span = torch.where(shifted < 0, low, high)
@@ -132,7 +131,7 @@ def names_for(draws: Sequence[Any]) -> list[str]:
 def transformed(args: Any, name: str, seen: Sequence[Range | None]) -> Any:
     """Inputs of another distribution, of the same shapes, within the observed ranges.
 
-    An element beyond them stays as it is: a draw may go further than those before it, and nobody knows how far.
+    An element beyond them is taken for their end: a draw may go further than those before it, and nobody knows how far.
     """
     if name == ORIGINAL:
         return args
@@ -152,7 +151,6 @@ def transformed(args: Any, name: str, seen: Sequence[Range | None]) -> Any:
             (own_range.low, own_range.high) if plain.is_floating_point() else (int(own_range.low), int(own_range.high))
         )
         # What is rounded may be beyond an end, by a step.
-        changed = function(plain, own_range).to(plain.dtype).clamp(low, high)
-        return torch.where((plain < low) | (plain > high), plain, changed)
+        return function(plain.clamp(low, high), own_range).to(plain.dtype).clamp(low, high)
 
     return map_tensors(args, change)

@@ -58,7 +58,7 @@ def test_all_stay_in_the_observed_range(make: Callable[[int], torch.Tensor], dty
     ],
 )
 def test_no_draw_leaves_what_draws_show(make: Callable[[int], torch.Tensor], size: int) -> None:
-    """Also a later one, which goes further than those before it: what it has beyond their range stays as it is."""
+    """Nor does a later one that goes further than those before it."""
     first = [[make(size)] for _ in range(3)]
     ranges = observe(first)
     low = min(draw[0].min() for draw in first)
@@ -67,9 +67,8 @@ def test_no_draw_leaves_what_draws_show(make: Callable[[int], torch.Tensor], siz
         for later in [draw[0] for draw in first] + [make(size) for _ in range(50)]:
             changed = transformed([later], name, ranges)[0]
             assert changed.dtype == later.dtype
-            beyond = (later < low) | (later > high)
-            assert torch.equal(changed[beyond], later[beyond])
-            assert bool(((changed >= low) & (changed <= high))[~beyond].all()), (name, later, changed)
+            if not torch.equal(changed, later):
+                assert bool(((changed >= low) & (changed <= high)).all()), (name, later, changed)
 
 
 def test_structure_is_kept() -> None:
