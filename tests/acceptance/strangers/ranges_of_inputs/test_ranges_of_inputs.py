@@ -28,17 +28,12 @@ def test_a_copy_is_accepted(processes: ForkedJudges, forward: str, inputs: str) 
     assert len(row["distributions"]) > 1
 
 
-@pytest.mark.parametrize(
-    "inputs", ["a @ a.T + 2 * torch.eye(8)", "torch.corrcoef(a)"], ids=["products", "correlations"]
-)
-@pytest.mark.parametrize("timed_calls", [0, 40])
-def test_a_distribution_that_fails_now_and_then_is_left_out(
-    processes: ForkedJudges, inputs: str, timed_calls: int
-) -> None:
+def test_a_distribution_that_fails_now_and_then_is_left_out(processes: ForkedJudges) -> None:
     """One draw may be right where others are not: matrices that are positive definite as they are made."""
     reference = (
         f"{module('Model', 'return torch.linalg.cholesky(x)')}\n"
-        f"def get_inputs():\n    a = torch.randn(8, 16)\n    return [{inputs}]\n"
+        "def get_inputs():\n    return [torch.corrcoef(torch.randn(4, 40))]\n"
     )
-    (row,) = judged(processes, reference, copy_of(reference), inputs=8, timed_calls=timed_calls)
-    assert row["verdict"] == "accepted", row
+    for _ in range(4):
+        (row,) = judged(processes, reference, copy_of(reference), inputs=8, timed_calls=40)
+        assert row["verdict"] == "accepted", row
