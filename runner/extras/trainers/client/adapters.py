@@ -35,7 +35,7 @@ _PARTS: Final = re.compile(
     rf"""(?s){_FENCE.pattern}|#[^\n]*|(?<!\\)(?:(""\"|\'\'\')(?:\\.|[^\\])*?\3|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
 )
 #: A line that is code, not prose.
-_IS_CODE: Final = re.compile(
+IS_CODE: Final = re.compile(
     r"(?m)^(?:(?:from [\w.]+ )?import [\w.*(]*(?:(?:, ?| as )[\w.]+)*[,)\\]?|(?:class|def) \w+[(:].*|@[\w.]+(?:\(.*)?)"
     r"[ \t]*+(?:#.*)?$"
 )
@@ -74,11 +74,11 @@ def _marked(text: str, marks: re.Pattern[str]) -> str | None:
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
     """Language and code of each fenced block that is not blank. Without its second fence it ends with the text."""
     first = _FENCE.search(text)
-    prose = 0 if first is None or _IS_CODE.search(text, 0, first.start()) else first.start()
+    prose = 0 if first is None or IS_CODE.search(text, 0, first.start()) else first.start()
     fences = (part for part in _PARTS.finditer(text, prose) if part["fence"])
     opened = next(fences, None)
     start = len(text) if opened is None else opened.start()
-    if not prose and _IS_CODE.search(text, 0, start):
+    if not prose and IS_CODE.search(text, 0, start):
         # Code comes first: its block began in the prompt, or it has none.
         yield "python", text[:start].strip("\n")
         opened = opened if opened is not None and opened["language"] else next(fences, None)

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from runner.extras.jsonl import Row
+from runner.extras.trainers.client.adapters import IS_CODE
 
 from .asking import Request
 from .enrich import Step
@@ -18,13 +19,14 @@ OUTPUT: Final = "outputs/synthetic_prompts.jsonl"
 _MAX_TOKENS = 32_768
 _TEMPERATURE = 0.3
 _TAG: Final = re.compile(r"<(/?)specification>", re.IGNORECASE)
+_INDENT: Final = re.compile(r"(?m)^[^\S\n]+")
 #: What a specification may not hold, and what that is called.
 _LEAKS: Final = (
     (re.compile(r"```|~~~"), "a code fence"),
     (re.compile(r"\btl\.\w"), "a call of triton.language"),
     (re.compile(r"\btriton\b", re.IGNORECASE), "the word Triton"),
     (re.compile(r"@triton|@(?:torch\.)?jit\b"), "a decorator of a kernel"),
-    (re.compile(r"^\s*(?:def|class|import|from)\s+\w+.*[:\w]$", re.MULTILINE), "a line of Python"),
+    (IS_CODE, "a line of Python"),
 )
 _INSTRUCTION: Final = """\
 You write specifications of tasks for GPU programmers. You see a PyTorch module. Describe what must be implemented, so \
@@ -62,7 +64,8 @@ def check(text: str) -> str | None:
     specification = specification_of(text)
     if specification is None:
         return "the answer has no tag <specification>"
-    return next((f"the specification holds {what}" for leak, what in _LEAKS if leak.search(specification)), None)
+    lines = _INDENT.sub("", specification)
+    return next((f"the specification holds {what}" for leak, what in _LEAKS if leak.search(lines)), None)
 
 
 def _question(row: Row) -> Request | str:

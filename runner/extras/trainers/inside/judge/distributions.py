@@ -94,7 +94,6 @@ def _saturated(item: torch.Tensor, seen: Range) -> torch.Tensor:
     """The same order and signs, but most of it near the ends."""
     base = _base(seen)
     shifted = item - base
-    # An element of a later draw may lie beyond an end that is zero itself.
     least = torch.finfo(item.dtype).eps
     low, high = (shifted.new_tensor(max(span, least)) for span in (base - seen.low, seen.high - base))
     span = torch.where(shifted < 0, low, high)
@@ -130,7 +129,10 @@ def names_for(draws: Sequence[Any]) -> list[str]:
 
 
 def transformed(args: Any, name: str, seen: Sequence[Range | None]) -> Any:
-    """Inputs of another distribution: of the same shapes, within the observed ranges."""
+    """Inputs of another distribution, of the same shapes, within the observed ranges.
+
+    An element beyond them is taken for their end: a draw may go further than those before it, and nobody knows how far.
+    """
     if name == ORIGINAL:
         return args
     ranges = iter(seen)
@@ -144,6 +146,11 @@ def transformed(args: Any, name: str, seen: Sequence[Range | None]) -> Any:
         function = table.get(name)
         if function is None or (not item.is_floating_point() and not own_range.low < own_range.high):
             return item
-        return function(item.detach(), own_range).to(item.dtype)
+        plain = item.detach()
+        low, high = (
+            (own_range.low, own_range.high) if plain.is_floating_point() else (int(own_range.low), int(own_range.high))
+        )
+        # What is rounded may be beyond an end, by a step.
+        return function(plain.clamp(low, high), own_range).to(plain.dtype).clamp(low, high)
 
     return map_tensors(args, change)

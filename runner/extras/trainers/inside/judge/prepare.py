@@ -40,6 +40,8 @@ _SEEDS = 1 << 31
 _KEPT_BYTES = 256 << 20
 #: Draws of the inputs from which their ranges are known.
 _RANGE_DRAWS = 3
+#: Where a call of the reference takes longer, one draw of them tells which distributions can be used.
+_MANY_CALLS_S = 0.2
 #: Draws that an output is compared with that may not depend on its inputs.
 _FURTHER_DRAWS = 2
 #: Part of a candidate's time that a call of the reference may take: preparation and correctness take some thirty.
@@ -153,6 +155,20 @@ class Prepared:
             return args
 
         return inputs
+
+    def keep_original(self) -> bool:
+        """Leave out all other distributions: the reference fails on some of their inputs. False: there are none."""
+        has_others = len(self.distributions) > 1
+        self.distributions = [ORIGINAL]
+        self._kept.clear()
+        self._kept_bytes = 0
+        return self.time_original() or has_others
+
+    def time_original(self) -> bool:
+        """As `keep_original`, for timed calls alone."""
+        has_others = len(self.timed_distributions) > 1
+        self.timed_distributions = (ORIGINAL,)
+        return has_others
 
     def expected(self, trial: Trial, *, perturbed: bool) -> Expected:
         """What the reference does in a trial, from its untouched state."""
@@ -278,12 +294,9 @@ def prepare(
     draws = [inputs, *(reference.inputs(_fresh()) for _ in range(_RANGE_DRAWS - 1))]
     prepared.ranges = observe(draws)
     prepared.distributions = _usable(prepared, draws, in_eval=only_eval)
-    prepared.timed_distributions = _timeable(prepared, inputs)
+    prepared.timed_distributions = _timeable(prepared, draws)
     prepared.shifted_state = _usable_shift(prepared, inputs, in_eval=only_eval) if settings.perturb else None
-    prepared.trials = list(_plan(prepared, only_eval=only_eval))
-    prepared.degenerate = _is_degenerate(prepared)
-    # Before a candidate lives, as most candidates need what is expected.
-    changes = [_change(prepared, trial) for trial in prepared.trials]
+    changes = _expect(prepared, only_eval=only_eval)
     # Where nothing changes, nothing is known.
     prepared.tolerance = replace(prepared.tolerance, floor=_AMPLIFIED * max(changes) or math.inf)
     first_trial = prepared.trials[0]
@@ -291,6 +304,18 @@ def prepare(
     if prepared.depends_on_history(args, first_trial.seed, perturbed=False, in_eval=first_trial.in_eval):
         raise InvalidReference(DEPENDS_ON_HISTORY)
     return prepared
+
+
+def _expect(prepared: Prepared, *, only_eval: bool) -> list[float]:
+    """Plan the trials and work out what they expect, before a candidate lives, as most need it; `_change` of each."""
+    prepared.trials = list(_plan(prepared, only_eval=only_eval))
+    try:
+        prepared.degenerate = _is_degenerate(prepared)
+        return [_change(prepared, trial) for trial in prepared.trials]
+    except InvalidReference:
+        if not prepared.keep_original():
+            raise
+    return _expect(prepared, only_eval=only_eval)
 
 
 def _randomness(
@@ -337,22 +362,28 @@ def _plan(prepared: Prepared, *, only_eval: bool) -> Iterator[Trial]:
 
 
 def _usable(prepared: Prepared, draws: list[list[Any]], *, in_eval: bool) -> list[str]:
-    """The distributions on which the reference gives finite numbers."""
+    """The distributions on which the reference gives finite numbers, with each of these draws."""
     names = [ORIGINAL]
+    tried = draws if prepared.call_s <= _MANY_CALLS_S else draws[:1]
     for name in names_for(draws)[1:]:
-        args = transformed(draws[0], name, prepared.ranges)
         prepared.enter(perturbed=False, in_eval=in_eval)
-        if _is_sound(prepared.reference, args):
+        if all(_is_sound(prepared.reference, transformed(draw, name, prepared.ranges)) for draw in tried):
             names.append(name)
     prepared.enter(perturbed=False, in_eval=in_eval)
     return names
 
 
-def _timeable(prepared: Prepared, inputs: list[Any]) -> tuple[str, ...]:
-    """The distributions whose tensors lie in memory as those of the original do, so that times compare."""
+def _timeable(prepared: Prepared, draws: list[list[Any]]) -> tuple[str, ...]:
+    """The distributions whose tensors lie in memory as those of the original do, so that times compare.
+
+    A reference that fails on one of them is not defined everywhere. Others may then fail now and then, too, and no
+    candidate is to meet that: its timed calls have inputs that nobody has tried.
+    """
+    if prepared.distributions != names_for(draws):
+        return (ORIGINAL,)
 
     def handed_over(name: str) -> object:
-        packed = pack(encode_value(transformed(inputs, name, prepared.ranges)))
+        packed = pack(encode_value(transformed(draws[0], name, prepared.ranges)))
         return packed.tree, packed.sizes
 
     as_it_is = handed_over(ORIGINAL)

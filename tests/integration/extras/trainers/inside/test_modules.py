@@ -181,6 +181,17 @@ def test_a_demanded_kernel_is_demanded(processes: ForkedJudges) -> None:
     assert "no_custom_kernel" in row["flags"]
 
 
+def test_a_demanded_kernel_is_one_by_the_code_alone(processes: ForkedJudges) -> None:
+    """Comments and docstrings that name a kernel make none; one in a language that is imported is one."""
+    text = candidate("linear")
+    texts = [
+        f'"""A kernel by load_inline: __global__ void k()."""\n# @triton.jit\n{text}',
+        f"try:\n    import helion\nexcept ImportError:\n    helion = None\n{text}",
+    ]
+    rows = _judged(processes, "linear", *texts, require_custom_kernel=True)
+    assert [row["verdict"] for row in rows] == ["rejected", "accepted"], rows
+
+
 def test_a_candidate_that_ends_badly_harms_no_neighbour(processes: ForkedJudges) -> None:
     """Hanging, flooding, dying, filling the socket: the others have their verdicts."""
     hangs = new("while True:\n    pass")

@@ -90,6 +90,40 @@ def test_what_a_specification_may_not_hold(text: str, why: str | None) -> None:
     assert prompts.check(text) == why
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import torch.nn as nn",
+        "from torch import (nn,",
+        "from torch import *",
+        "class A(nn.Module):",
+        "class A:",
+        "    def forward(self, x) -> torch.Tensor:",
+        "    def forward(self,",
+        "@torch.no_grad()",
+    ],
+)
+def test_a_line_of_python_is_none_of_prose(line: str) -> None:
+    """Wherever it stands."""
+    text = f"<specification>The module does this:\n\n{line}\n\nIt has no state.</specification>"
+    assert prompts.check(text) == "the specification holds a line of Python"
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "The module subtracts the mean\nfrom each element of a row.",
+        "The loss weighs each\nclass by the weight that the constructor takes\nfor it.",
+        "The output is the\n  class with the largest probability\n",
+        "The\nimport of other modules is\nnot needed",
+        "class LinearNew takes two arguments",
+    ],
+)
+def test_prose_in_short_lines_is_no_python(prose: str) -> None:
+    """Whatever word a line begins with."""
+    assert prompts.check(f"<specification>{prose}</specification>") is None
+
+
 def test_the_best_row_of_each_module(tmp_path: Path) -> None:
     """Highest reward, first of equal ones, sorted by falling reward; a module's name is in the row or in its info."""
     rows = [
