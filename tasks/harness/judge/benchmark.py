@@ -354,6 +354,7 @@ class Benchmark:
             span_ci95=spans.ci95,
             waits=waits_of(samples, summary.runs - len(samples)),
             disturbed=timed.disturbed,
+            ranked=run.request.ranked,
         )
         if noise.refusal is not None:
             raise DeviceUnsteady(noise.refusal)

@@ -57,8 +57,8 @@ class Stopping:
     width: float = 0.004
     #: A result is marked noisy if the bootstrap interval of the mean is wider than this part of it, or waits are.
     noisy: float = 0.1
-    #: A result is refused on a disturbed host if the median span's interval is wider than this part of it, or if waits
-    #: for a core are more than this part of the rest of the spans.
+    #: A result is refused on a disturbed host if the median span's interval is wider than this part of it; a ranked one
+    #: also if waits for a core are more than this part of the rest of the spans.
     refuse: float = 5.0
 
     @classmethod
@@ -179,11 +179,12 @@ def noise_of(
     span_ci95: tuple[float, float],
     waits: Waits,
     disturbed: float,
+    ranked: bool,
 ) -> Noise:
     """Judge the spread of a case, in ns.
 
     `mean`: of the times that count; `span`: median of the calls' spans on the judge's clock; each with its interval.
-    `disturbed`: share of the control calls that something disturbed.
+    `disturbed`: share of the control calls that something disturbed. `ranked`: waits alone refuse no other time.
     """
     waited = time_text(waits.waited_ns)
     if runs >= FEWEST_FOR_REFUSAL and disturbed > DISTURBED_SHARE:
@@ -191,7 +192,7 @@ def noise_of(
         reason = None
         if high - low > rule.refuse * span:
             reason = f"their median lies anywhere between {time_text(low)} and {time_text(high)}"
-        elif rule.refuses_waits(waits):
+        elif ranked and rule.refuses_waits(waits):
             reason = f"of their mean span, {time_text(waits.span_ns)}, up to {waited} are waits for a core"
         if reason is not None:
             text = (

@@ -14,6 +14,9 @@ from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.local import LocalReport, Started, evaluate
 
 _ROLES = {"naive": "tests.acceptance.attacks.naive"}
+#: How often a request is judged while its times are refused as noise: as often as a daemon begins a job.
+_ATTEMPTS = 3
+_NOISE = "of the calls of a known kernel beside them were disturbed"
 _SWITCH_OFF = "tests.acceptance.attacks.relax:switch_off"
 
 
@@ -29,6 +32,10 @@ class ForkedJudges:
         def start(role: str, **settings: Any) -> Started:  # noqa: ANN401 see Start
             return self.start(role, **settings, without=without if role == "judge" else ())
 
+        for _ in range(_ATTEMPTS - 1):
+            report = evaluate(request, start=start)
+            if not any(step.judged is not None and _NOISE in (step.judged.message or "") for step in report.steps):
+                return report
         return evaluate(request, start=start)
 
     def verdict(self, request: JudgeRequest) -> tuple[str | None, str | None]:

@@ -142,6 +142,7 @@ def _noise(
     waited_ns: float = 0.0,
     disturbed: float,
     runs: int = 100,
+    ranked: bool = True,
 ) -> Noise:
     return noise_of(
         RULE,
@@ -152,6 +153,7 @@ def _noise(
         span_ci95=span_ci95,
         waits=Waits(span_ns=100e3, waited_ns=waited_ns),
         disturbed=disturbed,
+        ranked=ranked,
     )
 
 
@@ -181,20 +183,21 @@ def test_a_kernel_that_is_erratic_by_itself_is_marked(disturbed: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("waited_ns", "disturbed", "runs", "refused"),
+    ("waited_ns", "disturbed", "runs", "ranked", "refused"),
     [
-        (83e3, 0.4, 100, False),
-        (84e3, 0.4, 100, True),
-        (84e3, 0.4, 19, False),
+        (83e3, 0.4, 100, True, False),
+        (84e3, 0.4, 100, True, True),
+        (84e3, 0.4, 100, False, False),
+        (84e3, 0.4, 19, True, False),
         # A worker's own threads can make it wait, but disturb no control call.
-        (99e3, 0.05, 100, False),
+        (99e3, 0.05, 100, True, False),
     ],
 )
 def test_times_that_are_mostly_waits_for_a_core_are_refused(
-    *, waited_ns: float, disturbed: float, runs: int, refused: bool
+    *, waited_ns: float, disturbed: float, runs: int, ranked: bool, refused: bool
 ) -> None:
     """Where they are more than five times the rest, however little the times vary. Other waits are marked."""
-    noise = _noise(waited_ns=waited_ns, disturbed=disturbed, runs=runs)
+    noise = _noise(waited_ns=waited_ns, disturbed=disturbed, runs=runs, ranked=ranked)
     if refused:
         assert noise.refusal is not None
         assert "of their mean span, 100 µs, up to 84 µs are waits for a core, and 40% of the calls of" in noise.refusal
