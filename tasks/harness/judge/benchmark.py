@@ -227,11 +227,12 @@ class Benchmark:
             check_time_limit(run)
         crowded = self._add_controls(timed, samples, ranked=ranked)
         facts = self._hand_over(timed, samples)
-        numbers = kept(*_course(samples), facts)
-        longer = unexplained(_spans_ns(samples), numbers, facts)
-        if ranked and stopping.refuses_waits(waits_of([samples[number] for number in numbers], longer)):
-            self._add_controls_for_waits(timed)
-            facts = self._hand_over(timed, samples)
+        if ranked:
+            numbers = kept(*_course(samples), facts)
+            waits = waits_of([samples[number] for number in numbers], unexplained(_spans_ns(samples), numbers, facts))
+            if stopping.refuses_waits(waits):
+                self._add_controls_for_waits(timed)
+                facts = self._hand_over(timed, samples)
         samples = with_copies(samples, facts)
         numbers = kept(*_course(samples), facts)
         longer = unexplained(_spans_ns(samples), numbers, facts)
@@ -306,7 +307,7 @@ class Benchmark:
         return False
 
     def _add_controls_for_waits(self, timed: TimedCase) -> None:
-        """Make so many control calls that they tell whether others had the core for which calls waited."""
+        """Make control calls that tell whether other processes had the core for which calls waited."""
         until_ns = time.monotonic_ns() + _CONTROLS_NS
         for _ in range(_ROWS_FOR_WAITS):
             if time.monotonic_ns() < until_ns:

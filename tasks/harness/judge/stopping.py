@@ -105,7 +105,7 @@ class Stopping:
         return "enough" if enough and so_far.judged_ns >= self.enough_ns else None
 
     def refuses_waits(self, waits: Waits) -> bool:
-        """Whether calls waited so long for a core that they are refused where other processes had it."""
+        """Whether waits for a core are too large a part of the spans. Other processes must have had the core, too."""
         return waits.waited_ns > self.refuse * (waits.span_ns - waits.waited_ns)
 
 

@@ -292,7 +292,7 @@ def test_reruns_that_are_asked_for_at_once_make_the_jobs_once(queue: Bench, db: 
     """Six callers, one board of twelve submissions: twenty-four jobs in all."""
     for number in range(12):
         ranked_submission(queue, user_id=f"u{number}")
-    made = together(6, queue, lambda store, _: store.rerun(Selection(leaderboard="identity")))
-    assert max(made, key=str) == 24, made
-    assert sum(number for number in made if isinstance(number, int)) == 24
+    counts = together(6, queue, lambda store, _: store.rerun(Selection(leaderboard="identity")))
+    assert max(counts, key=str) == 24, counts
+    assert sum(number for number in counts if isinstance(number, int)) == 24
     assert value(db, "SELECT count(*) FROM runner.job WHERE state = 'queued'") == 24

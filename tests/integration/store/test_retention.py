@@ -67,8 +67,8 @@ def test_evidence_and_events_go_by_their_age(queue: Bench, db: Db) -> None:
         (job.id,),
     )
     drained(db, *range(1, 5))
-    found = queue.store.reap(keep_s=2.5 * DAY_S)
-    assert (found.stale_results, found.events) == (2, 2)
+    reaped = queue.store.reap(keep_s=2.5 * DAY_S)
+    assert (reaped.stale_results, reaped.events) == (2, 2)
     assert names(db, "stale_result", "attempt") == [1, 2]
     assert names(db, "event", "host") == ["1", "2"]
 
@@ -154,8 +154,8 @@ def test_what_is_being_written_right_now_delays_no_cleanup(queue: Bench, db: Db)
         db.execute("SELECT 1 FROM runner.share FOR UPDATE")
         db.execute("SELECT 1 FROM runner.host FOR UPDATE")
         assert queue.store.reap(keep_s=DAY_S) == NOTHING
-    found = queue.store.reap(keep_s=DAY_S)
-    assert (found.hosts, found.shares) == (1, 1)
+    reaped = queue.store.reap(keep_s=DAY_S)
+    assert (reaped.hosts, reaped.shares) == (1, 1)
 
 
 def test_reports_go_by_outcome(queue: Bench, db: Db) -> None:

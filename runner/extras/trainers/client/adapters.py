@@ -37,7 +37,7 @@ _PARTS: Final = re.compile(
 #: A line that is code, not prose.
 IS_CODE: Final = re.compile(
     r"(?m)^(?:(?:from [\w.]+ )?import [\w.*(]*(?:(?:, ?| as )[\w.]+)*[,)\\]?|(?:class|def) \w+[(:].*|@[\w.]+(?:\(.*)?)"
-    r"[ \t]*+(?:#.*)?$"
+    r"[ \t\r]*+(?:#.*)?$"
 )
 #: How good a block's language is; others are worse. Of the best the last counts.
 _LANGUAGES: Final = {"python": 2, "python3": 2, "py": 2, "": 1}
@@ -53,7 +53,7 @@ def code_of(text: str) -> str:
 
     Text without any code is still evaluated: that it is no Python is the candidate's own fault.
     """
-    # Python reads both ends of lines alike; its dedent, from 3.14 on, changes some of one kind.
+    # To Python both line ends are the same. From 3.14 on `dedent` changes CR LF on blank lines alone.
     text = text.rpartition("</think>")[2].replace("\r\n", "\n")
     text = next(filter(None, (_marked(text, marks) for marks in _MARKS)), text)
     blocks = sorted(_blocks(text), key=lambda block: _LANGUAGES.get(block[0], 0))

@@ -1,5 +1,5 @@
 """
-why: Raw and packet sockets, and every family, protocol, option and flag that is kernel surface nobody needs, are refused.
+why: Raw and packet sockets are refused, and all families, protocols, options and flags that no submission needs.
 relax: seccomp
 gvisor: wrong_answer
 gvisor_why: ICMP sockets in a network stack of its own, which leads nowhere
@@ -60,7 +60,7 @@ for family in (UNIX, INET, INET6, NETLINK):
     if family != UNIX:
         refused("a protocol with such bits", made, family, RAW, 1 << 32)
 
-# A filter runs in whoever sends, which may be the judge.
+# The kernel runs a filter in the process that sends. That may be the judge.
 ATTACHED = (socket.SOL_SOCKET, (26, 50, 51, 52)), (socket.IPPROTO_TCP, (31,))
 program = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 1 << 16))
 described = struct.pack("HxxxxxxQ", 1, ctypes.addressof(program))

@@ -131,7 +131,7 @@ def names_for(draws: Sequence[Any]) -> list[str]:
 def transformed(args: Any, name: str, seen: Sequence[Range | None]) -> Any:
     """Inputs of another distribution, of the same shapes, within the observed ranges.
 
-    An element beyond them is taken for their end: a draw may go further than those before it, and nobody knows how far.
+    An element beyond a range becomes its end: a later draw may exceed all earlier ones.
     """
     if name == ORIGINAL:
         return args

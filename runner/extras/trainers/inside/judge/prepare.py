@@ -376,8 +376,8 @@ def _usable(prepared: Prepared, draws: list[list[Any]], *, in_eval: bool) -> lis
 def _timeable(prepared: Prepared, draws: list[list[Any]]) -> tuple[str, ...]:
     """The distributions whose tensors lie in memory as those of the original do, so that times compare.
 
-    A reference that fails on one of them is not defined everywhere. Others may then fail now and then, too, and no
-    candidate is to meet that: its timed calls have inputs that nobody has tried.
+    A reference that fails on one of them may fail on another later, in a call of a candidate. So its timed calls have
+    plain inputs.
     """
     if prepared.distributions != names_for(draws):
         return (ORIGINAL,)

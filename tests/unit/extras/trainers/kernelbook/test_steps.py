@@ -104,9 +104,10 @@ def test_what_a_specification_may_not_hold(text: str, why: str | None) -> None:
     ],
 )
 def test_a_line_of_python_is_none_of_prose(line: str) -> None:
-    """Wherever it stands."""
+    """Wherever it stands, whatever ends the lines."""
     text = f"<specification>The module does this:\n\n{line}\n\nIt has no state.</specification>"
-    assert prompts.check(text) == "the specification holds a line of Python"
+    for each in (text, text.replace("\n", "\r\n")):
+        assert prompts.check(each) == "the specification holds a line of Python"
 
 
 @pytest.mark.parametrize(
