@@ -66,6 +66,8 @@ class Script:
     delayed_ns: Sequence[int | None] = (0,)
     #: None: no control calls can be made.
     controls_ns: Sequence[float] | None = (10_000.0,)
+    #: What they cost beside this for each nanosecond of their kernel.
+    controls_cold: float = 0.0
     #: Whether calls, and copies of control calls, stall.
     stalled: Sequence[bool] = (False,)
     controls_stall: bool = False
@@ -135,15 +137,17 @@ class ScriptedWorkers:
         self._checkers_ns += self._script.checkers_ns
         return ""
 
-    def control(self, cases: object, count: int, *, like: Call, deadline_ns: int) -> ControlRow | None:
+    def control(self, cases: object, count: int, *, like: Call, kernel_ns: int, deadline_ns: int) -> ControlRow | None:
         """The next control calls of the script."""
         del cases, deadline_ns
-        self.done.append(("control", count, like.shape, like.output_capacities, like.parts, like.input_bytes))
+        asked = like.shape, like.output_capacities, like.parts, like.input_bytes, kernel_ns
+        self.done.append(("control", count, *asked))
         if self._script.controls_ns is None:
             return None
         self._clocks.now_ns += count * self._script.control_takes_ns
-        costs_ns = [float(next(self._costs)) for _ in range(count)]
-        return ControlRow(costs_ns=costs_ns, stalled=count * self._script.controls_stall)
+        cold_ns = self._script.controls_cold * kernel_ns
+        costs_ns = [float(next(self._costs)) + cold_ns for _ in range(count)]
+        return ControlRow(costs_ns=costs_ns, kernel_ns=kernel_ns, stalled=count * self._script.controls_stall)
 
 
 @dataclass(kw_only=True)

@@ -30,10 +30,10 @@ FEWEST_CONTROLS = 6
 _SIGMAS = 2.0
 #: The same, one-sided, for the lower end of the hand-over.
 _SIGMAS_LOW = 1.65
-#: A kernel leaves colder caches than a control call, and a judge that has slept wakes up late. This much is allowed for
-#: beside the statistical noise: fixed, and as a part of the claim.
+#: A kernel that fills the caches leaves them colder than a control call, and a judge that has slept wakes up late. This
+#: much is allowed for beside the statistical noise: fixed, and as a part of the claim.
 _COLD_NS = 1_000.0
-_COLD_SHARE = 0.02
+_COLD_SHARE = 0.015
 #: The worker's own code takes this long to describe one output tensor, within the span and after the claim. A
 #: submission in machine code could do it at once, and keep the time.
 _TENSOR_NS = 1_500.0
@@ -101,6 +101,8 @@ class ControlRow:
 
     #: What each costs beside its kernel. Infinity: it waited for a core. NaN: the worker used one meanwhile.
     costs_ns: Sequence[float]
+    #: How long their kernel took at least.
+    kernel_ns: int = 0
     #: Of those that are not NaN: in how many the copy of the output stalled.
     stalled: int = 0
     #: Bytes of the submission's output by bytes of the output of these calls; at least 1.

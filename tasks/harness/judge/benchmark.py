@@ -19,6 +19,7 @@ from .course import (
     late_ns,
     length_ns,
     progress,
+    stalls_too_often,
     unexplained,
     waits_of,
     with_copies,
@@ -59,9 +60,9 @@ _WANTED_ERROR = 0.03
 _LESS_NS = 200
 #: Control calls are made in rows of this many at the end.
 _MORE_CONTROLS = 10
-#: Rows of these where the calls are mostly waits: of 100 control calls, of which a tenth is disturbed, hardly ever less
-#: than a twentieth is.
-_ROWS_FOR_WAITS = 8
+#: Rows of these where waits or stalls are to be told from the host's: of 100 control calls, of which a tenth is
+#: disturbed, hardly ever less than a twentieth is.
+_ROWS_TO_TELL = 8
 #: Most control calls of a case.
 _MOST_CONTROLS = 300
 #: Most control calls of a case whose calls are shorter than `_AGAIN_FROM_NS`.
@@ -230,8 +231,8 @@ class Benchmark:
         if ranked:
             numbers = kept(*_course(samples), facts)
             waits = waits_of([samples[number] for number in numbers], unexplained(_spans_ns(samples), numbers, facts))
-            if stopping.refuses_waits(waits):
-                self._add_controls_for_waits(timed)
+            if stopping.refuses_waits(waits) or stalls_too_often(samples, facts):
+                self._add_controls_to_tell(timed)
                 facts = self._hand_over(timed, samples)
         samples = with_copies(samples, facts)
         numbers = kept(*_course(samples), facts)
@@ -306,10 +307,10 @@ class Benchmark:
                 return False
         return False
 
-    def _add_controls_for_waits(self, timed: TimedCase) -> None:
-        """Make control calls that tell whether other processes had the core for which calls waited."""
+    def _add_controls_to_tell(self, timed: TimedCase) -> None:
+        """Make control calls that tell whether the host made calls wait for a core, or the copies of outputs stall."""
         until_ns = time.monotonic_ns() + _CONTROLS_NS
-        for _ in range(_ROWS_FOR_WAITS):
+        for _ in range(_ROWS_TO_TELL):
             if time.monotonic_ns() < until_ns:
                 timed.call_controls(_MORE_CONTROLS)
 

@@ -13,6 +13,7 @@ import math
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -51,6 +52,11 @@ _FEW_BYTES = 64 << 10
 _MOST_BYTES = 8 << 20
 #: The worker's processes count as busy beside a control call if they had a core for longer than this.
 _BUSY_NS = 20_000
+#: A worker that has been told to wait for messages needs a moment to do so, and may not get a core for it once the
+#: control process spins on the same one. So much is waited for it before a row.
+_SETTLE_NS = 5_000_000
+#: A control call waited for a core if it did so for longer than CROWDED_NS and this part of its span, as in `audit`.
+_CROWDED_SHARE = 0.02
 
 
 class Control:
@@ -109,6 +115,7 @@ class Control:
         *,
         parts: int,
         nbytes: int = 0,
+        kernel_ns: int = 0,
         deadline_ns: int,
         beside: Activity | None = None,
     ) -> ControlRow:
@@ -116,7 +123,8 @@ class Control:
 
         Infinity: the call waited for a core. NaN: the worker used one meanwhile. `make` makes the inputs of one call,
         or large ones of all calls (`_OWN_UP_TO_BYTES`), in the same way as for the submission's calls; `parts`,
-        `nbytes`: of each output, up to `_MOST_BYTES`; `beside`: a worker whose processes must be idle meanwhile.
+        `nbytes`: of each output, up to `_MOST_BYTES`; `kernel_ns`: how long the kernel takes at least; `beside`: a
+        worker whose processes must be idle meanwhile.
 
         Raises:
             Fault: time is up.
@@ -131,12 +139,14 @@ class Control:
 
         def ordered() -> Packed:
             packed = make()
-            numbers = [{"t": "int", "v": number} for number in (parts, each)]
+            numbers = [{"t": "int", "v": number} for number in (parts, each, kernel_ns)]
             packed.tree = {"t": "tuple", "items": [packed.tree, *numbers]}
             return packed
 
         costs_ns, stalled = [], 0
         packed = ordered()
+        if beside is not None:
+            _await_sleep(beside)
         for left in reversed(range(count + (_FIRST if packed.nbytes <= _FIRST_UP_TO_BYTES else 1))):
             before = None if beside is None else beside.look()
             with _our_fault():
@@ -153,7 +163,9 @@ class Control:
                 packed = ordered()
         with _our_fault():
             client.withdraw_call(deadline_ns=deadline_ns)
-        return ControlRow(costs_ns=costs_ns, stalled=stalled, size_ratio=max(nbytes / max(copied, 1), 1.0))
+        return ControlRow(
+            costs_ns=costs_ns, kernel_ns=kernel_ns, stalled=stalled, size_ratio=max(nbytes / max(copied, 1), 1.0)
+        )
 
     def close(self) -> None:
         """End it."""
@@ -167,8 +179,17 @@ class Control:
 def _cost(called: Called, busy_ns: int | None) -> float:
     if busy_ns is None or busy_ns > _BUSY_NS:
         return math.nan
-    waited = (called.delayed_ns or 0) > CROWDED_NS
+    waited = (called.delayed_ns or 0) > max(CROWDED_NS, _CROWDED_SHARE * called.outside_ns)
     return math.inf if waited else float(called.outside_ns - called.claim_ns)
+
+
+def _await_sleep(beside: Activity) -> None:
+    """Wait until a worker's processes sleep, but not for ever."""
+    until_ns = time.monotonic_ns() + _SETTLE_NS
+    while time.monotonic_ns() < until_ns:
+        look = beside.look()
+        if look is None or look.asleep:
+            return
 
 
 class ControlOutputs:
@@ -204,11 +225,17 @@ def _our_fault() -> Iterator[None]:
         raise RuntimeError(f"the control process failed: {fault.message}") from fault
 
 
-def read_all(data: tuple[Any, int, int]) -> Any:
-    """The control kernel: read all of data[0], return data[1] new tensors of data[2] bytes; one alone, or a tuple."""
-    value, parts, nbytes = data
+def read_all(data: tuple[Any, int, int, int]) -> Any:
+    """The control kernel: read all of data[0], return data[1] new tensors of data[2] bytes; one alone, or a tuple.
+
+    It takes data[3] nanoseconds at least.
+    """
+    value, parts, nbytes, kernel_ns = data
+    until_ns = time.perf_counter_ns() + kernel_ns
     read = sum(map(_read, tensors_of(value)))
     outputs = tuple(torch.full((max(nbytes // 8, 1),), read) for _ in range(max(parts, 1)))
+    while time.perf_counter_ns() < until_ns:
+        pass
     return outputs[0] if len(outputs) == 1 else outputs
 
 

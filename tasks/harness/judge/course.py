@@ -50,18 +50,19 @@ class HandOverFacts:
     def of_controls(cls, costs: ControlCosts, *, stalled: int, size_ratio: float = 1.0) -> Self:
         """From control calls, and how many of them stalled; larger copies stall more often (`ControlRow.size_ratio`).
 
-        Parts are Laplace's: few calls do not say that there is none.
+        Parts are Laplace's: few calls do not say that there is none. The error is that of the same distribution (a
+        beta distribution of `stalled` and `calls - stalled`, each and one).
         """
         calls = costs.count + costs.disturbed
         calm = 1 - stalled / max(calls, 1)
-        slope = size_ratio * calm ** (size_ratio - 1)
+        slope = size_ratio * ((calls - stalled + 1) / (calls + 2)) ** (size_ratio - 1)
         return cls(
             mean_ns=costs.mean_ns,
             sd_ns=costs.sd_ns,
             single_ns=costs.single_ns,
             disturbed=(costs.disturbed + 1) / (calls + 2),
             stalled=((1 - calm**size_ratio) * calls + 1) / (calls + 2),
-            stalled_error=slope * math.sqrt(stalled * (calls - stalled)) / (calls + 2) ** 1.5,
+            stalled_error=slope * math.sqrt((stalled + 1) * (calls - stalled + 1) / (calls + 3)) / (calls + 2),
             seen=costs.disturbed / max(calls, 1) + 1 - calm**size_ratio,
         )
 
@@ -132,15 +133,20 @@ def with_unexplained(times_ns: Sequence[float], number: int) -> list[float]:
     return [*times_ns[:middle], *[max(times_ns)] * number, *times_ns[middle:]]
 
 
+def stalls_too_often(samples: Sequence[Sample], facts: HandOverFacts) -> bool:
+    """Whether reading stalled in more of the calls than chance explains."""
+    stalls = sum(sample.stalled for sample in samples)
+    expected = (facts.disturbed if facts.stalled is None else facts.stalled) * len(samples)
+    sd = math.hypot(math.sqrt(expected), facts.stalled_error * len(samples))
+    return stalls > expected + _STALL_SIGMAS * sd + 1
+
+
 def with_copies(samples: Sequence[Sample], facts: HandOverFacts) -> list[Sample]:
     """The calls as they are; or, if reading stalled in more of them than chance explains, with their whole copies.
 
     A stall is in its call's span in any case. One by chance, as a busy host makes, says nothing of the other calls.
     """
-    stalls = sum(sample.stalled for sample in samples)
-    expected = (facts.disturbed if facts.stalled is None else facts.stalled) * len(samples)
-    sd = math.hypot(math.sqrt(expected), facts.stalled_error * len(samples))
-    if stalls <= expected + _STALL_SIGMAS * sd + 1:
+    if not stalls_too_often(samples, facts):
         return list(samples)
     return [replace(sample, outside_ns=sample.outside_ns + sample.late_ns, with_copy=True) for sample in samples]
 

@@ -168,7 +168,7 @@ class MultiRank:
         self._listen("device_prepared", deadline_ns)
         return None, "calls of several ranks begin together, by the clock"
 
-    def control(self, cases: object, count: int, *, like: Call, deadline_ns: int) -> None:
+    def control(self, cases: object, count: int, *, like: Call, kernel_ns: int, deadline_ns: int) -> None:
         """See Workers."""
 
     def load(

@@ -177,7 +177,7 @@ class SingleRank:
         return Calibration(message=message, device=self._device_costs)
 
     def control(
-        self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, deadline_ns: int
+        self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, kernel_ns: int, deadline_ns: int
     ) -> ControlRow | None:
         """See Workers."""
         if self._control is None or not self._controlled:
@@ -200,6 +200,7 @@ class SingleRank:
             count,
             parts=parts,
             nbytes=nbytes,
+            kernel_ns=kernel_ns,
             deadline_ns=deadline_ns,
             beside=self._client.activity,
         )

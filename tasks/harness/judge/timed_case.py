@@ -13,6 +13,7 @@ from typing import Any
 from .audit import ControlCosts, ControlRow
 from .cases import Case, Value
 from .mode_run import ModeRun
+from .stats import quantile
 from .workers import Call, Workers
 
 #: Control calls before a case's first timed call.
@@ -23,6 +24,14 @@ _CONTROL_TRIES = 5
 _SPOILT = 4
 #: Part of all control calls that a worker may spoil.
 _MOST_SPOILT = 0.25
+#: The longer a kernel runs, the colder it leaves the caches: the hand-over costs more, by 1 to 2 % of the kernel's time
+#: up to 5 ms. Kernels of control calls beside calls from this length on take as long, in steps of `_STEP`, ...
+_LONG_NS = 100_000
+#: ... but not longer than this.
+_LONGEST_NS = 5_000_000
+#: Control calls that took longer than the calls by this factor do not count: what colder caches cost must not be
+#: subtracted.
+_STEP = 1.25
 
 
 class TimedCase:
@@ -40,13 +49,16 @@ class TimedCase:
         self._checked = 0
         #: Claims of the timed calls, by rank.
         self.claims_ns: list[tuple[int, ...]] = []
-        #: All rows of control calls; whether the worker has spoilt too many.
+        #: All rows of control calls, and those that count; whether the worker has spoilt too many.
+        self._all_rows: list[ControlRow] = []
         self._rows: list[ControlRow] = []
         self._is_spoilt = False
         #: Costs of the control calls, row by row. None where no control calls can be made.
         self.controls_ns: list[Sequence[float]] | None = None
         self.controls: ControlCosts | None = None
         self._last: Call | None = None
+        #: Spans of the timed calls, or of the last one before them.
+        self._spans_ns: list[int] = []
         #: True if the case changes its shapes with its seed: then every call has the same inputs.
         self.fixed = False
 
@@ -68,12 +80,18 @@ class TimedCase:
         self._check()
         # The second one takes the path that timed calls take, which control calls copy.
         self._last = self._fresh()
+        self._spans_ns = [self._last.outside_ns]
         self._check()
 
     def sample(self) -> Call:
         """One timed call."""
         call = self._fresh()
+        if not self.claims_ns:
+            self._spans_ns.clear()
+        self._spans_ns.append(call.outside_ns)
         self.claims_ns.append(call.claims_ns)
+        if any(row.kernel_ns for row in self._all_rows):
+            self._summarise_controls()
         self._last = call
         start_ns = self.judging_ns
         self._check()
@@ -128,17 +146,39 @@ class TimedCase:
         fresh = iter(self._fresh_arguments, None)
         with self._run.phase("controls"):
             for _ in range(_CONTROL_TRIES):
-                row = self._workers.control(fresh, count, like=self._last, deadline_ns=self._run.deadline_ns)
+                row = self._workers.control(
+                    fresh, count, like=self._last, kernel_ns=self._kernel_ns(), deadline_ns=self._run.deadline_ns
+                )
                 if row is None:
                     return
-                self._rows.append(row)
-                rows_ns = [row.costs_ns for row in self._rows]
+                self._all_rows.append(row)
+                rows_ns = [row.costs_ns for row in self._all_rows]
                 spoilt = sum(math.isnan(cost) for costs_ns in rows_ns for cost in costs_ns)
                 self._is_spoilt = spoilt > _SPOILT + _MOST_SPOILT * sum(map(len, rows_ns))
-                self.controls_ns = [] if self._is_spoilt else rows_ns
-                self.controls = ControlCosts.of(self.controls_ns)
+                self._summarise_controls()
                 if self.controls is not None or self._is_spoilt:
                     return
+
+    def _summarise_controls(self) -> None:
+        longest_ns = _STEP * max(self._length_ns(), _LONG_NS)
+        self._rows = [row for row in self._all_rows if row.kernel_ns <= longest_ns and not self._is_spoilt]
+        self.controls_ns = [row.costs_ns for row in self._rows]
+        self.controls = ControlCosts.of(self.controls_ns)
+
+    def _length_ns(self) -> float:
+        """How long three of four calls take at least, by the judge's clock.
+
+        A submission cannot make control calls long by a few calls of its own that are long, and be fast in the others.
+        """
+        hand_over_ns = 0.0 if self.controls is None else self.controls.mean_ns
+        return quantile(sorted(self._spans_ns), 0.25) - hand_over_ns
+
+    def _kernel_ns(self) -> int:
+        """How long the kernels of control calls take; 0: as long as reading their inputs takes."""
+        length_ns = min(self._length_ns(), _LONGEST_NS)
+        if length_ns < _LONG_NS:
+            return 0
+        return round(_LONG_NS * _STEP ** math.floor(math.log(length_ns / _LONG_NS, _STEP)))
 
     def _fresh_arguments(self) -> Mapping[str, Value]:
         return self._case.arguments if self.fixed else self._case.with_seed(_fresh_seed(self._case))

@@ -126,9 +126,9 @@ class Workers(Protocol):
         """Measure the hand-over before the submission is loaded. None where control calls measure it."""
 
     def control(
-        self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, deadline_ns: int
+        self, cases: Iterator[Mapping[str, Value]], count: int, *, like: Call, kernel_ns: int, deadline_ns: int
     ) -> ControlRow | None:
-        """Make up to `count` control calls.
+        """Make up to `count` control calls, whose kernel takes `kernel_ns` at least.
 
         Their inputs are made like those of other calls, and no submission runs in the process that answers them.
         Afterwards the last call cannot be checked any more. None where no control calls can be made.

@@ -83,6 +83,59 @@ def test_each_call_has_an_input_of_its_own_and_the_first_do_not_count(control: C
     assert len(inputs) == made
 
 
+def test_its_kernel_takes_as_long_as_it_is_told_to(control: Control) -> None:
+    """By the judge's clock and by its own; that is no part of what a call costs."""
+    kernel_ns = 3_000_000
+    deadline_ns = time.monotonic_ns() + _PATIENCE_NS
+    began_ns = time.perf_counter_ns()
+    row = control.calls(partial(pack, torch.ones(8)), 4, parts=1, kernel_ns=kernel_ns, deadline_ns=deadline_ns)
+    assert time.perf_counter_ns() - began_ns >= (4 + module._FIRST) * kernel_ns
+    assert row.kernel_ns == kernel_ns
+    assert min(row.costs_ns) < kernel_ns
+    began_ns = time.perf_counter_ns()
+    read_all((torch.ones(8), 1, 8, kernel_ns))
+    assert time.perf_counter_ns() - began_ns >= kernel_ns
+
+
+class Settling(Activity):
+    """A worker that has been told to wait for messages, and sleeps from so many looks on."""
+
+    def __init__(self, looks: int) -> None:
+        self.left = looks
+
+    def look(self, *, may_list: bool = True) -> Look | None:  # noqa: ARG002 none is new
+        """See Activity."""
+        self.left -= 1
+        return Look(ran_ns={1: 1}, asleep=self.left < 0)
+
+
+def test_a_row_begins_when_the_worker_sleeps(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that still returns to its line, behind the control process on the same core, seemed to compute.
+
+    All control calls of one case in eight were lost so, and whole spans counted.
+    """
+    costs = _calls(control, torch.ones(8), 5, beside=Settling(20))
+    assert all(map(math.isfinite, costs)), costs
+    # One that never sleeps is not waited for.
+    monkeypatch.setattr(module, "_SETTLE_NS", 1)
+    assert all(map(math.isnan, _calls(control, torch.ones(8), 5, beside=Settling(1 << 60))))
+
+
+@pytest.mark.parametrize(("span_ns", "counts"), [(50 * _PATIENCE_NS, False), (51 * _PATIENCE_NS, True)])
+def test_a_long_call_may_wait_longer(
+    control: Control, monkeypatch: pytest.MonkeyPatch, span_ns: int, *, counts: bool
+) -> None:
+    """By the same part of its span as a submission's."""
+    call = WorkerClient.call
+
+    def delayed(client: WorkerClient, packed: Packed, **options: object) -> Called:
+        called: Called = cast("Any", call)(client, packed, **options)
+        return replace(called, claim_ns=0, outside_ns=span_ns, delayed_ns=_PATIENCE_NS + 1)
+
+    monkeypatch.setattr(WorkerClient, "call", delayed)
+    assert [math.isfinite(cost) for cost in _calls(control, torch.ones(8), 3)] == [counts] * 3
+
+
 class Beside(Activity):
     """A worker whose processes have computed for so long."""
 
@@ -222,7 +275,7 @@ def test_outputs_of_control_calls_end_their_calls_as_those_of_a_submission_do(
     """Bytes of the tensors count, without the gaps between them: whole copies of up to 4 KiB are in the spans."""
     client = control._client
     assert client is not None
-    packed = pack((torch.ones(64), parts, nbytes // parts))
+    packed = pack((torch.ones(64), parts, nbytes // parts, 0))
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     for _ in range(2):
         called = client.call(packed, output_capacity=parts * 512, deadline_ns=deadline_ns, ahead=False)
@@ -238,9 +291,9 @@ def test_the_control_kernel_reads_whatever_a_task_makes() -> None:
         [torch.empty(0), {"a": torch.ones(3, dtype=torch.uint8)}],
         SimpleNamespace(b=torch.ones(2)[::2], n=4, s="text", none=None),
     )
-    assert isinstance(read_all((value, 1, 0)), torch.Tensor)
-    assert isinstance(read_all((value, 0, 0)), torch.Tensor)
-    assert [tensor.nbytes for tensor in read_all((value, 3, 4096))] == [4096] * 3
+    assert isinstance(read_all((value, 1, 0, 0)), torch.Tensor)
+    assert isinstance(read_all((value, 0, 0, 0)), torch.Tensor)
+    assert [tensor.nbytes for tensor in read_all((value, 3, 4096, 0))] == [4096] * 3
     assert len(tensors_of(value)) == 4
 
 

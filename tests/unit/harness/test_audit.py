@@ -295,7 +295,7 @@ def test_the_report_has_what_was_claimed_and_what_the_judge_saw() -> None:
         "outside_median_ns": 107_000,
         "hand_over_ns": 7_000,
         "excess_ns": 0,
-        "noise_ns": 3_000,
+        "noise_ns": 2_500,
         "not_believed": 0,
         "not_exclusive": 0,
         "contradicted": False,

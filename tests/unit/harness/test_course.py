@@ -405,7 +405,8 @@ def test_the_share_of_disturbed_calls_comes_from_control_calls() -> None:
     calm = ControlCosts.of([[10_000.0] * 8])
     assert calm is not None
     facts = HandOverFacts.of_controls(calm, stalled=0)
-    assert (facts.disturbed, facts.stalled, facts.stalled_error) == pytest.approx((0.1, 0.1, 0.0))
+    # The error that Laplace's rule leaves: that none of eight stalled does not say that none of a hundred will.
+    assert (facts.disturbed, facts.stalled, facts.stalled_error) == pytest.approx((0.1, 0.1, math.sqrt(0.09 / 11)))
 
 
 def test_beside_a_calibration_its_bounds_say_what_a_hand_over_costs() -> None:
@@ -571,6 +572,14 @@ def test_copies_that_stall_in_control_calls_set_no_call_aside() -> None:
     assert [outcome.details["calls"] for outcome in (still, both)] == [103, 39]
     assert still.details["outside_median_ns"] < 1_100_000
     assert alone.details["outside_median_ns"] >= 2_000_000
+
+
+def test_more_control_calls_tell_whether_the_host_makes_copies_stall() -> None:
+    """Twelve say little of a rate, by chance that there is none."""
+    script = Script(spans_ns=[1_000_000], input_bytes=8 << 20, stalled=(True,), copies_ns=[500_000])
+    outcome, still = time_case(script), time_case(replace(script, stalled=(False,)))
+    assert outcome.details["controls"] == still.details["controls"] + 80
+    assert outcome.details["outside_median_ns"] == 1_500_000
 
 
 def test_few_control_calls_say_less_of_stalls_than_many() -> None:

@@ -33,11 +33,11 @@ def _judge(**fields: Any) -> Benchmark:  # noqa: ANN401 the request's own
         # The noise of one row is at most a tenth of a call.
         (10_000, 0),
         # That of two, three and four together is.
-        (14_000, 1),
-        (18_000, 2),
-        (20_000, 3),
+        (16_000, 1),
+        (20_000, 2),
+        (23_000, 3),
         # Four are the most; one more where not even half of the noise of one would do.
-        (26_000, 3),
+        (28_000, 3),
         (60_000, 1),
     ],
 )
@@ -56,7 +56,7 @@ def test_noise_gets_up_to_three_more_chances(varies_ns: int, again: int) -> None
 def test_calls_of_all_rows_together_make_a_claim_count() -> None:
     """One row leaves more noise than a tenth of a call, both together do not; lowered claims still do not count."""
     script = Script(
-        spans_ns=[_SPAN_NS - 14_000, _SPAN_NS + 14_000], controls_ns=alternating(_HAND_OVER_NS, 14_000), claims_ns=[0]
+        spans_ns=[_SPAN_NS - 16_000, _SPAN_NS + 16_000], controls_ns=alternating(_HAND_OVER_NS, 16_000), claims_ns=[0]
     )
     for claim_ns, timing in ((_CALL_NS, "audited"), (_CALL_NS - 6_000, "measured")):
         outcome = time_case(replace(script, claims_ns=[claim_ns]))

@@ -313,6 +313,7 @@ class ModuleSide:
         count: int,
         *,
         like: Call,
+        kernel_ns: int,
         deadline_ns: int,  # noqa: ARG002 see above
     ) -> ControlRow | None:
         """See Workers.
@@ -338,6 +339,7 @@ class ModuleSide:
                 count,
                 parts=parts,
                 nbytes=nbytes,
+                kernel_ns=kernel_ns,
                 deadline_ns=time.monotonic_ns() + _PATIENCE_NS,
                 beside=self.client.activity,
             )

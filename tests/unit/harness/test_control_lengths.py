@@ -1,0 +1,80 @@
+"""How long the kernels of control calls take: as long as the case's, or they would find warmer caches."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from tasks.harness.judge.stats import quantile
+from tests.support.scripted_workers import Outcome, Script, time_case
+
+_HAND_OVER_NS = 10_000
+
+
+def _rows(outcome: Outcome) -> list[tuple[int, int]]:
+    """Number of calls and length of the kernel, of each row of control calls."""
+    rows = []
+    for what, *more in outcome.done:
+        if what == "control":
+            count, *_, kernel_ns = more
+            assert isinstance(count, int)
+            assert isinstance(kernel_ns, int)
+            rows.append((count, kernel_ns))
+    return rows
+
+
+def _lengths(spans_ns: Sequence[int]) -> set[int]:
+    return {kernel_ns for _, kernel_ns in _rows(time_case(Script(spans_ns=spans_ns)))}
+
+
+@pytest.mark.parametrize("call_ns", [150_000, 400_000, 1_000_000, 4_900_000])
+def test_they_take_as_long_as_the_calls(call_ns: int) -> None:
+    """In steps, so that they seldom change, which would make a call by message."""
+    lengths = _lengths([call_ns + _HAND_OVER_NS])
+    assert len(lengths) <= 2
+    assert all(call_ns / 1.25 <= length <= call_ns + _HAND_OVER_NS for length in lengths)
+
+
+def test_short_ones_take_no_time_of_their_own_and_long_ones_five_milliseconds() -> None:
+    """Below 100 µs no difference is seen; above 5 ms caches grow no colder."""
+    assert _lengths([99_000]) == {0}
+    (longest,) = _lengths([300_000_000])
+    assert 4_000_000 <= longest <= 5_000_000
+
+
+def test_a_colder_hand_over_is_in_no_time() -> None:
+    """It costs 2 % of each kernel here, and claims count as they are."""
+    call_ns = 1_000_000
+    script = Script(spans_ns=[round(1.02 * call_ns) + _HAND_OVER_NS], claims_ns=[call_ns], controls_cold=0.02)
+    outcome = time_case(script, tolerance=0.03)
+    assert outcome.details["timing"] == "audited"
+    assert abs(outcome.details["excess_ns"]) <= 0.005 * call_ns
+
+
+def test_a_slow_call_before_the_first_row_makes_it_count_for_nothing() -> None:
+    """A submission knows which call that is, and could make the hand-over seem colder than it is."""
+    script = Script(spans_ns=[50_000_000, 50_000_000, *[1_000_000] * 100_000], controls_cold=0.02)
+    outcome = time_case(script)
+    (first, longest), *others = _rows(outcome)
+    assert longest > 4_000_000
+    assert {length for _, length in others if length > 1_000_000} == set()
+    assert outcome.details["controls"] == sum(count for count, _ in others)
+    assert first > 0
+    assert outcome.details["hand_over_ns"] <= _HAND_OVER_NS + 0.02 * 1_000_000
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_those_that_count_are_no_longer_than_three_of_four_calls(seed: int) -> None:
+    """Whatever calls a submission makes long: what is subtracted is what kernels of that length cost."""
+    generator = random.Random(seed)  # noqa: S311 scripts
+    choices = [generator.randrange(50_000, 8_000_000) for _ in range(generator.randrange(1, 4))]
+    spans_ns = [generator.choice(choices) for _ in range(5_000)]
+    outcome = time_case(Script(spans_ns=spans_ns, controls_cold=0.02))
+    calls = outcome.details["calls"]
+    length_ns = 1.25 * max(quantile(sorted(spans_ns[2 : 2 + calls]), 0.25), 100_000)
+    counted = [(count, kernel_ns) for count, kernel_ns in _rows(outcome) if kernel_ns <= length_ns]
+    assert outcome.details["controls"] <= sum(count for count, _ in counted)
+    hand_over_ns = outcome.details["hand_over_ns"]
+    assert hand_over_ns is None or hand_over_ns <= _HAND_OVER_NS + 0.02 * length_ns
