@@ -5,7 +5,7 @@ whatever else the machine does. Real judge and worker, several sessions, each wi
 minutes the same kernel is timed by a plain loop in one process, as most projects do. What is asked for is a median
 within 1 % or 2 µs of the truth. Inputs are 64 bytes, which are copied, then a megabyte, which is mapped; there the
 shortest kernels are left out, since reading a megabyte that is new takes longer than they do. `audited` says in how
-many sessions the claims counted.
+many sessions the claims counted. The last line counts the sessions that are within what is asked for.
 """
 
 from __future__ import annotations
@@ -47,16 +47,20 @@ for spin_ns in {spins}:
 def main() -> None:
     """Measure and print."""
     print(f"{machine()}; {SESSIONS} sessions; deviations from the truth, in µs")
+    kept = []
     with closing(ForkedJudges()) as processes:
         for size, way in ((SMALL, "copied (64 bytes)"), (LARGE, "mapped (1 MiB)")):
             sessions: list[list[Judged]] = []
             plain: list[list[float]] = []
             spins_ns = [spin_ns for spin_ns in SPINS_NS if size == SMALL or spin_ns > READ_NS]
-            request = request_of(HONEST, [spin_case(spin_ns, size=size) for spin_ns in spins_ns])
+            # As times that rank.
+            cases = [spin_case(spin_ns, size=size) for spin_ns in spins_ns]
+            request = request_of(HONEST, cases, mode="leaderboard")
             for _ in range(SESSIONS):
                 sessions.append(cases_of(judge(processes, request)))
                 plain.append(_in_one_process(size, spins_ns))
-            _report(way, spins_ns, sessions, plain)
+            kept.append(_report(way, spins_ns, sessions, plain))
+    print(f"\nwithin 1 % or 2 µs: {sum(kept)} sessions")
 
 
 def _in_one_process(size: int, spins_ns: list[int]) -> list[float]:
@@ -66,7 +70,9 @@ def _in_one_process(size: int, spins_ns: list[int]) -> list[float]:
     return [float(line) for line in done.stdout.split()]
 
 
-def _report(way: str, spins_ns: list[int], sessions: list[list[Judged]], plain: list[list[float]]) -> None:
+def _report(way: str, spins_ns: list[int], sessions: list[list[Judged]], plain: list[list[float]]) -> int:
+    """Print a table; how many sessions are within what is asked for."""
+    all_kept = 0
     print(f"\n{way}\n")
     print("| truth | judge: middle session | worst session | between sessions | kept | audited | in one process |")
     print("|---|---|---|---|---|---|---|")
@@ -78,12 +84,14 @@ def _report(way: str, spins_ns: list[int], sessions: list[list[Judged]], plain: 
         allowed_ns = max(TOLERANCE * truth_ns, TOLERANCE_NS)
         audited = sum(case.details["timing"] == "audited" for case in cases)
         kept = sum(abs(deviation) <= allowed_ns for deviation in ours)
+        all_kept += kept
         print(
             f"| {truth_ns / 1e3:g} µs | {median(ours) / 1e3:+.2f} | {worst / 1e3:+.2f} ({worst / truth_ns:+.2%}) "
             f"| {(max(ours) - min(ours)) / 1e3:.2f} ({(max(ours) - min(ours)) / truth_ns:.2%}) "
             f"| {kept} of {len(ours)} | {audited} of {len(ours)} "
             f"| {median(theirs) / 1e3:+.2f}, worst {max(theirs, key=abs) / 1e3:+.2f} |"
         )
+    return all_kept
 
 
 if __name__ == "__main__":
