@@ -48,6 +48,9 @@ _ENOUGH_ON_CPU_NS = 500_000_000
 _LATE_SHARE = 0.1
 #: The part of a mode's time that its cases may take. The rest is for what the worker does outside of calls.
 _CASES_SHARE = 0.75
+#: Control calls of the first row, and the timed calls before it, which say how long they are to take.
+_FIRST_CONTROLS = 8
+_FIRST_AFTER = 3
 #: Control calls in a row between the timed calls of a case, because the hand-over drifts.
 _CONTROLS = 4
 #: Timed calls from one row to the next.
@@ -161,7 +164,6 @@ class Benchmark:
         timed = TimedCase(self._workers, run, case, rng_seed=rng_seed_of(self._request.seed))
         timed.warm_up()
         clock = _JudgeClock(timed)
-        timed.call_first_controls()
         row = self.time(run, timed, stopping, clock=clock)
         samples, longer = list(row.samples), row.unexplained
         again = 0
@@ -223,8 +225,8 @@ class Benchmark:
             sample = self._sample_of(timed.sample())
             clock.add_call(sample.outside_ns)
             spans.append(Span(sample=sample, start_ns=called_ns, end_ns=time.monotonic_ns()))
-            if len(spans) % _CONTROLS_EVERY == 0 and length_ns([sample.outside_ns], facts) >= _MORE_FROM_NS:
-                timed.call_controls(_CONTROLS)
+            if due := _controls_due(timed, len(spans), length_ns([sample.outside_ns], facts)):
+                timed.call_controls(due)
             check_time_limit(run)
         crowded = self._add_controls(timed, samples, ranked=ranked)
         facts = self._hand_over(timed, samples)
@@ -424,6 +426,13 @@ class Benchmark:
             stalled=call.stalled,
             copied_ns=call.copied_ns,
         )
+
+
+def _controls_due(timed: TimedCase, calls: int, call_ns: float) -> int:
+    """How many control calls follow so many timed calls, the last of which took so long."""
+    if calls == _FIRST_AFTER and timed.controls is None:
+        return _FIRST_CONTROLS
+    return _CONTROLS if calls % _CONTROLS_EVERY == 0 and call_ns >= _MORE_FROM_NS else 0
 
 
 def _course(samples: Sequence[Sample]) -> tuple[list[float], list[bool], list[bool]]:

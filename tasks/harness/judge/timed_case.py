@@ -16,8 +16,6 @@ from .mode_run import ModeRun
 from .stats import quantile
 from .workers import Call, Workers
 
-#: Control calls before a case's first timed call.
-_FIRST_CONTROLS = 8
 #: Rows of control calls that are made at most until the cost of a hand-over is known: disturbed calls say nothing.
 _CONTROL_TRIES = 5
 #: Control calls that a worker may spoil.
@@ -57,7 +55,7 @@ class TimedCase:
         self.controls_ns: list[Sequence[float]] | None = None
         self.controls: ControlCosts | None = None
         self._last: Call | None = None
-        #: Spans of the timed calls, or of the last one before them.
+        #: Spans of the timed calls.
         self._spans_ns: list[int] = []
         #: True if the case changes its shapes with its seed: then every call has the same inputs.
         self.fixed = False
@@ -80,14 +78,11 @@ class TimedCase:
         self._check()
         # The second one takes the path that timed calls take, which control calls copy.
         self._last = self._fresh()
-        self._spans_ns = [self._last.outside_ns]
         self._check()
 
     def sample(self) -> Call:
         """One timed call."""
         call = self._fresh()
-        if not self.claims_ns:
-            self._spans_ns.clear()
         self._spans_ns.append(call.outside_ns)
         self.claims_ns.append(call.claims_ns)
         if any(row.kernel_ns for row in self._all_rows):
@@ -124,10 +119,6 @@ class TimedCase:
         if self.controls is None:
             return 0.0
         return min((self.controls.disturbed + self.controls_stalled) / self.controls_made, 1.0)
-
-    def call_first_controls(self) -> None:
-        """Make the row of control calls before the first timed call."""
-        self.call_controls(_FIRST_CONTROLS)
 
     @property
     def input_bytes(self) -> int:

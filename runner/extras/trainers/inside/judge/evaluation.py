@@ -453,7 +453,6 @@ class GroupJudge:
             calibration=self._calibration,
             most_controls=_MOST_CONTROLS,
         )
-        timed.call_first_controls()
         row = benchmark.time(run, timed, stopping)
         # What the host does is not in the times of calls that a device marks.
         by_host = self.device == "cpu" or any(sample.by_host for sample in row.samples)
