@@ -144,14 +144,18 @@ class TimedCase:
         if not self._last.by_flags or self._is_spoilt:
             return
         fresh = iter(self._fresh_arguments, None)
+        kernel_ns = self._kernel_ns()
         with self._run.phase("controls"):
             for _ in range(_CONTROL_TRIES):
                 row = self._workers.control(
-                    fresh, count, like=self._last, kernel_ns=self._kernel_ns(), deadline_ns=self._run.deadline_ns
+                    fresh, count, like=self._last, kernel_ns=kernel_ns, deadline_ns=self._run.deadline_ns
                 )
                 if row is None:
                     return
                 self._all_rows.append(row)
+                if math.inf in row.costs_ns:
+                    # On a busy host no long one may ever be undisturbed. Short ones cost less: no time gets too low.
+                    kernel_ns = 0
                 rows_ns = [row.costs_ns for row in self._all_rows]
                 spoilt = sum(math.isnan(cost) for costs_ns in rows_ns for cost in costs_ns)
                 self._is_spoilt = spoilt > _SPOILT + _MOST_SPOILT * sum(map(len, rows_ns))

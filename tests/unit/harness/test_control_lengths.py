@@ -78,3 +78,17 @@ def test_those_that_count_are_no_longer_than_three_of_four_calls(seed: int) -> N
     assert outcome.details["controls"] <= sum(count for count, _ in counted)
     hand_over_ns = outcome.details["hand_over_ns"]
     assert hand_over_ns is None or hand_over_ns <= _HAND_OVER_NS + 0.02 * length_ns
+
+
+@pytest.mark.parametrize("call_ns", [150_000, 1_000_000, 4_000_000, 300_000_000])
+def test_beside_other_processes_short_ones_tell_the_hand_over(call_ns: int) -> None:
+    """Where each long one waits for a core: else nothing would be subtracted or set aside, after five rows a time."""
+    waits = Script(spans_ns=[call_ns + _HAND_OVER_NS, 3 * call_ns], controls_wait_from_ns=20_000)
+    outcome = time_case(waits)
+    rows = _rows(outcome)
+    assert outcome.details["hand_over_ns"] == _HAND_OVER_NS
+    assert outcome.details["set_aside"] >= outcome.details["calls"] // 4
+    long = sum(kernel_ns > 0 for _, kernel_ns in rows)
+    # One long row before the calls, between them and at the end.
+    assert long <= 2 + outcome.details["calls"] // 20
+    assert len(rows) - long <= 1
