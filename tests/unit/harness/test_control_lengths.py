@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from tasks.harness.judge.stats import quantile
+from tasks.harness.judge.stopping import Timing
 from tests.support.scripted_workers import Outcome, Script, time_case
 
 _HAND_OVER_NS = 10_000
@@ -92,3 +93,24 @@ def test_beside_other_processes_short_ones_tell_the_hand_over(call_ns: int) -> N
     # One long row before the calls, between them and at the end.
     assert long <= 2 + outcome.details["calls"] // 20
     assert len(rows) - long <= 1
+
+
+@pytest.mark.parametrize("hand_over_ns", [60_000, 100_000, 300_000, 3_000_000])
+@pytest.mark.parametrize("call_ns", [110_000, 300_000, 1_000_000])
+def test_the_hand_over_is_no_part_of_their_length(hand_over_ns: int, call_ns: int) -> None:
+    """Before the first row it is not known; a row that was too long for it is made again at once, and never counts."""
+    script = Script(
+        spans_ns=[round(1.02 * call_ns) + hand_over_ns],
+        claims_ns=[call_ns],
+        controls_ns=[hand_over_ns],
+        controls_cold=0.02,
+        input_bytes=1 << 20,
+    )
+    outcome = time_case(script, timing=Timing(min_runs=100, min_kernel_s=100.0))
+    (_, first_ns), *rows = _rows(outcome)
+    assert first_ns <= 1.25 * call_ns or rows[0][0] == 8
+    assert {count for count, _ in rows[1:]} == {4}
+    assert all(kernel_ns <= 1.25 * call_ns for _, kernel_ns in rows)
+    made = sum(count for count, kernel_ns in _rows(outcome) if kernel_ns <= 1.25 * call_ns)
+    assert outcome.details["controls"] == made
+    assert outcome.details["hand_over_ns"] <= hand_over_ns + 0.02 * 1.25 * call_ns
