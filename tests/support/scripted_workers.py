@@ -68,6 +68,8 @@ class Script:
     controls_ns: Sequence[float] | None = (10_000.0,)
     #: What they cost beside this for each nanosecond of their kernel.
     controls_cold: float = 0.0
+    #: Those whose kernel takes longer wait for a core.
+    controls_wait_from_ns: float = math.inf
     #: Whether calls, and copies of control calls, stall.
     stalled: Sequence[bool] = (False,)
     controls_stall: bool = False
@@ -147,6 +149,8 @@ class ScriptedWorkers:
         self._clocks.now_ns += count * self._script.control_takes_ns
         cold_ns = self._script.controls_cold * kernel_ns
         costs_ns = [float(next(self._costs)) + cold_ns for _ in range(count)]
+        if kernel_ns > self._script.controls_wait_from_ns:
+            costs_ns = [math.inf] * count
         return ControlRow(costs_ns=costs_ns, kernel_ns=kernel_ns, stalled=count * self._script.controls_stall)
 
 

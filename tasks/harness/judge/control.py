@@ -67,6 +67,8 @@ class Control:
         self._core = core
         self._sock = sock
         self._client: WorkerClient | None = None
+        #: Time that kernels have taken at least.
+        self._kernels_ns = 0
         #: Of the copies of its outputs.
         self.pace = Pace()
         #: Whether inputs are handed over in huge pages here. Then control calls without huge pages do not count: a
@@ -88,8 +90,8 @@ class Control:
 
     @property
     def waiting_cpu_ns(self) -> int:
-        """See WorkerClient."""
-        return 0 if self._client is None else self._client.waiting_cpu_ns
+        """See WorkerClient. Without the time of kernels, which other processes do not make longer."""
+        return 0 if self._client is None else self._client.waiting_cpu_ns - self._kernels_ns
 
     def open(self, *, deadline_ns: int) -> bool:
         """Open its flags and call it until its code is warm; whether calls can go by flags.
@@ -151,6 +153,7 @@ class Control:
             before = None if beside is None else beside.look()
             with _our_fault():
                 called = client.call(packed, output_capacity=capacity, deadline_ns=deadline_ns, ahead=left > 0)
+            self._kernels_ns += kernel_ns
             alike = called.by_flags and called.in_huge_pages >= self._has_huge_pages
             undisturbed = False
             if left < count and alike:

@@ -147,7 +147,7 @@ class SingleRank:
 
     @property
     def judging_ns(self) -> int:
-        """See Workers. Control calls do not count: other processes make them longer."""
+        """See Workers. Of control calls kernels alone count: other processes make the rest longer."""
         control_ns = 0 if self._control is None else self._control.waiting_cpu_ns
         return time.thread_time_ns() - self._client.waiting_cpu_ns - control_ns
 

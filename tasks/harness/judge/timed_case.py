@@ -54,6 +54,8 @@ class TimedCase:
         #: Costs of the control calls, row by row. None where no control calls can be made.
         self.controls_ns: list[Sequence[float]] | None = None
         self.controls: ControlCosts | None = None
+        #: Their mean; that of all rows where too few count; 0: not known yet.
+        self._hand_over_ns = 0.0
         self._last: Call | None = None
         #: Spans of the timed calls.
         self._spans_ns: list[int] = []
@@ -135,10 +137,11 @@ class TimedCase:
         if not self._last.by_flags or self._is_spoilt:
             return
         fresh = iter(self._fresh_arguments, None)
+        kernel_ns = self._kernel_ns()
         with self._run.phase("controls"):
             for _ in range(_CONTROL_TRIES):
                 row = self._workers.control(
-                    fresh, count, like=self._last, kernel_ns=self._kernel_ns(), deadline_ns=self._run.deadline_ns
+                    fresh, count, like=self._last, kernel_ns=kernel_ns, deadline_ns=self._run.deadline_ns
                 )
                 if row is None:
                     return
@@ -147,8 +150,13 @@ class TimedCase:
                 spoilt = sum(math.isnan(cost) for costs_ns in rows_ns for cost in costs_ns)
                 self._is_spoilt = spoilt > _SPOILT + _MOST_SPOILT * sum(map(len, rows_ns))
                 self._summarise_controls()
+                costs = self.controls or ControlCosts.of(rows_ns)
+                self._hand_over_ns = 0.0 if costs is None else costs.mean_ns
+                self._summarise_controls()
                 if self.controls is not None or self._is_spoilt:
                     return
+                # On a busy host no long one may ever be undisturbed. Short ones cost less: no time gets too low.
+                kernel_ns = 0 if math.inf in row.costs_ns else min(kernel_ns, self._kernel_ns())
 
     def _summarise_controls(self) -> None:
         longest_ns = _STEP * max(self._length_ns(), _LONG_NS)
@@ -161,8 +169,7 @@ class TimedCase:
 
         A submission cannot make control calls long by a few calls of its own that are long, and be fast in the others.
         """
-        hand_over_ns = 0.0 if self.controls is None else self.controls.mean_ns
-        return quantile(sorted(self._spans_ns), 0.25) - hand_over_ns
+        return quantile(sorted(self._spans_ns), 0.25) - self._hand_over_ns
 
     def _kernel_ns(self) -> int:
         """How long the kernels of control calls take; 0: as long as reading their inputs takes."""

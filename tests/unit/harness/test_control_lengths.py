@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from tasks.harness.judge.stats import quantile
+from tasks.harness.judge.stopping import Timing
 from tests.support.scripted_workers import Outcome, Script, time_case
 
 _HAND_OVER_NS = 10_000
@@ -85,3 +86,38 @@ def test_those_that_count_are_no_longer_than_three_of_four_calls(seed: int) -> N
     assert outcome.details["controls"] <= sum(count for count, _ in counted)
     hand_over_ns = outcome.details["hand_over_ns"]
     assert hand_over_ns is None or hand_over_ns <= _HAND_OVER_NS + 0.02 * length_ns
+
+
+@pytest.mark.parametrize("call_ns", [150_000, 1_000_000, 4_000_000, 300_000_000])
+def test_beside_other_processes_short_ones_tell_the_hand_over(call_ns: int) -> None:
+    """Where each long one waits for a core: else nothing would be subtracted or set aside, after five rows a time."""
+    waits = Script(spans_ns=[call_ns + _HAND_OVER_NS, 3 * call_ns], controls_wait_from_ns=20_000)
+    outcome = time_case(waits)
+    rows = _rows(outcome)
+    assert outcome.details["hand_over_ns"] == _HAND_OVER_NS
+    assert outcome.details["set_aside"] >= outcome.details["calls"] // 4
+    long = sum(kernel_ns > 0 for _, kernel_ns in rows)
+    # One long row before the calls, between them and at the end.
+    assert long <= 2 + outcome.details["calls"] // 20
+    assert len(rows) - long <= 1
+
+
+@pytest.mark.parametrize("hand_over_ns", [60_000, 100_000, 300_000, 3_000_000])
+@pytest.mark.parametrize("call_ns", [110_000, 300_000, 1_000_000])
+def test_the_hand_over_is_no_part_of_their_length(hand_over_ns: int, call_ns: int) -> None:
+    """Before the first row it is not known; a row that was too long for it is made again at once, and never counts."""
+    script = Script(
+        spans_ns=[round(1.02 * call_ns) + hand_over_ns],
+        claims_ns=[call_ns],
+        controls_ns=[hand_over_ns],
+        controls_cold=0.02,
+        input_bytes=1 << 20,
+    )
+    outcome = time_case(script, timing=Timing(min_runs=100, min_kernel_s=100.0))
+    (_, first_ns), *rows = _rows(outcome)
+    assert first_ns <= 1.25 * call_ns or rows[0][0] == 8
+    assert {count for count, _ in rows[1:]} == {4}
+    assert all(kernel_ns <= 1.25 * call_ns for _, kernel_ns in rows)
+    made = sum(count for count, kernel_ns in _rows(outcome) if kernel_ns <= 1.25 * call_ns)
+    assert outcome.details["controls"] == made
+    assert outcome.details["hand_over_ns"] <= hand_over_ns + 0.02 * 1.25 * call_ns

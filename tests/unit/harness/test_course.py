@@ -582,6 +582,16 @@ def test_more_control_calls_tell_whether_the_host_makes_copies_stall() -> None:
     assert outcome.details["outside_median_ns"] == 1_500_000
 
 
+@pytest.mark.parametrize("every", range(1, 9))
+def test_no_stalls_are_put_down_to_few_control_calls(every: int) -> None:
+    """Of which none stalled: more are made before what few can say excuses a submission's stalls."""
+    stalled = (True, *[False] * (every - 1))
+    script = Script(spans_ns=[1_000_000], input_bytes=8 << 20, stalled=stalled, copies_ns=[500_000])
+    outcome = time_case(script, timing=Timing(min_runs=100, min_kernel_s=100.0))
+    assert outcome.details["calls"] == 100
+    assert outcome.details["outside_median_ns"] == 1_500_000
+
+
 def test_few_control_calls_say_less_of_stalls_than_many() -> None:
     """Where half of six stalled, two thirds of the calls may by chance; where half of six hundred did, they do not."""
     samples = [Sample(claim_ns=0, outside_ns=100, late_ns=100, stalled=number % 3 > 0) for number in range(300)]
