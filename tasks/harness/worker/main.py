@@ -107,7 +107,7 @@ _NAP_MS = 1
 #: Classes of plain tensors.
 _OWN = (torch.Tensor, torch.nn.Parameter)
 #: What an output of plain tensors is: the type, with dtype and shape of a tensor, or keys and items of a container.
-_Like = tuple[type, Any, Any]
+_Like = tuple[Any, Any, Any]
 #: What an output is called that cannot be described.
 _TOO_LARGE = "value of too many parts, or with too long a text"
 #: Size of the ancillary data for one descriptor.

@@ -180,7 +180,7 @@ def test_what_is_put_off_is_claimed_by_message_too(answering: Worker, monkeypatc
     assert answering._claim_ns == 1_000_000
 
 
-class _Operations(TorchDispatchMode):
+class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch lacks it
     """Counts what torch does: a clock that only work moves."""
 
     done = 0
@@ -221,7 +221,8 @@ def test_an_output_of_a_known_layout_costs_addresses_and_copies_alone(
     """It is not described again, which would be hand-over that control calls do not have. Copies are in the claim."""
     tensor, put_off = _TENSORS[kind]
     output = _CONTAINERS[container](tensor)
-    operations, flags = _Operations(), CallFlags.create()
+    operations = _Operations()  # type: ignore[no-untyped-call]  # torch lacks it
+    flags = CallFlags.create()
     inputs = Inputs(raw=None, value=None, addresses=range(0), storages={}, views=(), cuda=False)
     monkeypatch.setattr(worker, "perf_counter_ns", lambda: operations.done)
     answering._kernel, answering._inputs, answering._claim_ns = lambda _: output, inputs, 0
