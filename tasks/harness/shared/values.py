@@ -259,10 +259,8 @@ class Outgoing:
     inputs: Mapping[int, int]
     tree: Any = None
     nbytes: int = 0
-    #: A part of it was lazy, and was computed while it was described.
+    #: A part of it was lazy or not contiguous, and was computed or copied while it was described.
     put_off: bool = False
-    #: A part of it was not contiguous, and was copied while it was described.
-    copied: bool = False
     _copies: list[tuple[int, torch.Tensor]] = field(default_factory=list)
 
     @classmethod
@@ -297,7 +295,7 @@ class Outgoing:
             node["at"] = [region, plain.storage_offset() * plain.element_size()]
             return node
         node["at"] = [OUTPUT_REGION, self.nbytes]
-        self.copied = self.copied or not plain.is_contiguous()
+        self.put_off = self.put_off or not plain.is_contiguous()
         self._copies.append((self.nbytes, plain.contiguous()))
         nbytes = plain.numel() * plain.element_size()
         self.nbytes += aligned(nbytes)

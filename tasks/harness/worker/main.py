@@ -106,8 +106,8 @@ FLAG_SPIN_NS = 20_000_000
 _NAP_MS = 1
 #: Classes of plain tensors.
 _OWN = (torch.Tensor, torch.nn.Parameter)
-#: What an output of plain tensors is: its container, then each tensor.
-_Like = tuple[type, tuple[tuple[torch.dtype, torch.Size], ...]]
+#: What an output of plain tensors is: the type, with dtype and shape of a tensor, or keys and items of a container.
+_Like = tuple[Any, Any, Any]
 #: What an output is called that cannot be described.
 _TOO_LARGE = "value of too many parts, or with too long a text"
 #: Size of the ancillary data for one descriptor.
@@ -137,6 +137,8 @@ class Worker:
         self._like: _Like | None = None
         #: What is common to outputs of which the flags alone say all.
         self._layout: Layout | None = None
+        #: Copies of tensors of the output that are lazy or not contiguous.
+        self._copies: list[torch.Tensor] = []
         #: The call that begins when the flags say so, and the addresses for inputs that come as a descriptor.
         self._awaited: tuple[CallFlags, int] | None = None
         self._reserved: Arena | None = None
@@ -253,6 +255,7 @@ class Worker:
     def _arm(self, message: dict[str, Any], descriptors: Sequence[int]) -> dict[str, Any]:
         # `_pending` stays: its output still needs a larger arena, and the announced call may be withdrawn.
         self._inputs = self._output = self._returned = self._reserved = None
+        self._copies = []
         if self._handed is not None:
             os.close(self._handed)
             self._handed = None
@@ -274,30 +277,11 @@ class Worker:
 
         Short on purpose: the kernel leaves cold caches, and all of this is inside the timed span.
         """
-        if self._like is None:
-            return None
-        kind, likes = self._like
-        if type(output) is not kind:
-            return None
-        items: Sequence[Any] = output if isinstance(output, (tuple, list)) else (output,)
-        if len(items) != len(likes):
-            return None
-        addresses = []
+        addresses: list[int] = []
         # Modes that the submission has entered, as `torch.device`, see nothing of this, and make it no slower.
         with torch._C.DisableTorchFunction():  # noqa: SLF001 torch has no public name for it
-            for item, like in zip(items, likes, strict=True):
-                if (
-                    type(item) not in _OWN
-                    or item.layout is not torch.strided
-                    or (item.dtype, item.shape) != like
-                    or not item.is_cpu
-                    or item.is_conj()
-                    or item.is_neg()
-                    or not item.is_contiguous()
-                ):
-                    return None
-                addresses.append(item.data_ptr())
-        return addresses
+            alike = self._like is not None and _add_addresses(output, self._like, addresses, self._copies)
+        return addresses if alike else None
 
     def _wait_for_release(self, flags: CallFlags, call: int) -> bool:
         """Wait until the call may begin; False if it is withdrawn."""
@@ -350,13 +334,15 @@ class Worker:
             if addresses is None:
                 outgoing = Outgoing.describe(output, {})
                 if outgoing.put_off:
-                    # Lazy work that is done when the output is described is the kernel's own.
+                    # Work that is put off until the output is described is the kernel's own.
                     self._claim_ns = perf_counter_ns() - start
                 if self._layout is None or Layout.of(outgoing.tree) != self._layout:
                     flags.deliver_in_message()
                     flags.finish(call)
                     return self._return_described(outgoing)
                 addresses = outgoing.addresses
+            elif self._copies:
+                self._claim_ns = perf_counter_ns() - start
             flags.deliver(addresses, claim_ns=self._claim_ns)
         except BaseException as error:  # noqa: BLE001 the harness boundary, as in serve
             end_if_child(self._pid, error)
@@ -445,14 +431,14 @@ class Worker:
         if outgoing.put_off:
             if inputs.cuda:
                 torch.cuda.synchronize()
-            # Lazy work that is done when the output is described is the kernel's own.
+            # Work that is put off until the output is described is the kernel's own.
             self._claim_ns += perf_counter_ns() - start
         return self._return_described(outgoing)
 
     def _describe_output(self, output: object, storages: Mapping[int, int]) -> Outgoing:
-        self._like = _like(output)
         outgoing = Outgoing.describe(output, storages)
         self._layout = Layout.of(outgoing.tree)
+        self._like = None if self._layout is None else _like(output)
         return outgoing
 
     def _return_described(self, outgoing: Outgoing) -> dict[str, Any]:
@@ -508,11 +494,36 @@ def encoded(answer: dict[str, Any]) -> bytes:
     return data if readable else encode({**answer, "tree": {"t": "opaque", "type": _TOO_LARGE}})
 
 
-def _like(output: object) -> _Like | None:
-    """Container, dtypes and shapes of an output of plain tensors."""
-    items = output if isinstance(output, (tuple, list)) else (output,)
-    tensors = tuple((item.dtype, item.shape) for item in items if isinstance(item, torch.Tensor) and _plain(item))
-    return (type(output), tensors) if len(tensors) == len(items) else None
+def _like(value: Any) -> _Like | None:
+    """Containers, dtypes and shapes of an output with a layout; None if a tensor of it is not plain."""
+    if isinstance(value, torch.Tensor):
+        return (type(value), value.dtype, value.shape) if _plain(value) else None
+    keys = list(value) if isinstance(value, dict) else None
+    items = [_like(item) for item in _items(value)]
+    return None if None in items else (type(value), keys, items)
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return () if value is None else list(value.values()) if isinstance(value, dict) else value
+
+
+def _add_addresses(value: Any, like: _Like, addresses: list[int], copies: list[torch.Tensor]) -> bool:
+    """Add the address of each tensor of a value, or of its copy; False if the value is not like that."""
+    kind, first, second = like
+    if type(value) is not kind:
+        return False
+    if kind in _OWN:
+        if value.layout is not torch.strided or value.dtype != first or value.shape != second or not value.is_cpu:
+            return False
+        if value.is_conj() or value.is_neg() or not value.is_contiguous():
+            value = value.resolve_conj().resolve_neg().contiguous()
+            copies.append(value)
+        addresses.append(value.data_ptr())
+        return True
+    items = _items(value)
+    if len(items) != len(second) or (first is not None and list(value) != first):
+        return False
+    return all(_add_addresses(item, each, addresses, copies) for item, each in zip(items, second, strict=True))
 
 
 def _plain(tensor: torch.Tensor) -> bool:

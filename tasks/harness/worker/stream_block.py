@@ -81,7 +81,7 @@ class StreamBlock:
         ended.record(stream)
         outgoing = Outgoing.describe(output, {})
         parts, copies = self._parts(outgoing)
-        if outgoing.put_off or outgoing.copied or copies:
+        if outgoing.put_off or copies:
             # Work that is put off until the output is described, and copies of it, are the kernel's own.
             ended.record(stream)
         self._streams.write(int(stream.cuda_stream), self._pointer + FINISHED_AT, order.call)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tasks.harness.emulate.device import Event
 from tasks.harness.shared.arenas import PAGE_BYTES, Arena
@@ -176,6 +178,89 @@ def test_what_is_put_off_is_claimed_by_message_too(answering: Worker, monkeypatc
     answer = answering._return_output(torch.zeros(4).as_subclass(_Later), inputs)
     assert answer["op"] == "need"
     assert answering._claim_ns == 1_000_000
+
+
+class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch lacks it
+    """Counts what torch does: a clock that only work moves."""
+
+    done = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 torch's signature
+        self.done += 1
+        return func(*args, **(kwargs or {}))
+
+
+_WHOLE = torch.arange(12.0)
+#: Tensors of an output, and whether their bytes are in no memory yet.
+_TENSORS: dict[str, tuple[torch.Tensor, bool]] = {
+    "whole": (_WHOLE, False),
+    "of no dimension": (torch.tensor(2), False),
+    "empty": (torch.empty(0), False),
+    "parameter": (torch.nn.Parameter(_WHOLE), False),
+    "transposed": (_WHOLE.view(3, 4).T, True),
+    "every second": (_WHOLE[::2], True),
+    "one, expanded": (_WHOLE[:1].expand(5), True),
+    "negated": (torch._neg_view(_WHOLE), True),
+    "conjugate": (torch.complex(_WHOLE, _WHOLE).conj(), True),
+}
+_CONTAINERS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "alone": lambda item: item,
+    "tuple": lambda item: (item, _WHOLE),
+    "list": lambda item: [_WHOLE, item],
+    "dict": lambda item: {"a": item, "b": _WHOLE},
+    "with none": lambda item: (None, item),
+    "nested": lambda item: ({"a": [item]}, (_WHOLE, [])),
+}
+
+
+@pytest.mark.parametrize("container", _CONTAINERS)
+@pytest.mark.parametrize("kind", _TENSORS)
+def test_an_output_of_a_known_layout_costs_addresses_and_copies_alone(
+    answering: Worker, monkeypatch: pytest.MonkeyPatch, kind: str, container: str
+) -> None:
+    """It is not described again, which would be hand-over that control calls do not have. Copies are in the claim."""
+    tensor, put_off = _TENSORS[kind]
+    output = _CONTAINERS[container](tensor)
+    operations = _Operations()  # type: ignore[no-untyped-call]  # torch lacks it
+    flags = CallFlags.create()
+    inputs = Inputs(raw=None, value=None, addresses=range(0), storages={}, views=(), cuda=False)
+    monkeypatch.setattr(worker, "perf_counter_ns", lambda: operations.done)
+    answering._kernel, answering._inputs, answering._claim_ns = lambda _: output, inputs, 0
+    with flags._arena, operations:
+        answering._return_output(output, inputs)
+        assert bool(answering._claim_ns) is put_off
+
+        described = Outgoing.describe(output, {})
+        monkeypatch.setattr(Outgoing, "describe", None)
+        assert answering._call_by_flags(flags, 1) is None
+        delivered = flags.delivered(len(described.tensors))
+    assert delivered is not None
+    addresses, claim_ns = delivered
+    assert bool(claim_ns) is put_off
+    bytes_of = [item.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes() for item in described.tensors]
+    assert [ctypes.string_at(at, len(data)) for at, data in zip(addresses, bytes_of, strict=True)] == bytes_of
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        torch.ones(2),
+        (torch.ones(3),),
+        {"b": torch.ones(3)},
+        {"a": torch.ones(3), "b": torch.ones(3)},
+        {"a": torch.ones(3, dtype=torch.int32)},
+        {"a": torch.ones(4)},
+        {"a": None},
+        {"a": [torch.ones(3)]},
+        {"a": torch.ones(3).as_subclass(_Later)},
+        {"a": torch.ones(3).to_sparse()},
+        {},
+    ],
+)
+def test_an_output_of_another_layout_is_none_of_the_known_one(answering: Worker, other: object) -> None:
+    """Then only a description says what it is."""
+    answering._describe_output({"a": torch.ones(3)}, {})
+    assert answering._addresses_like_last(other) is None
 
 
 @pytest.mark.parametrize(
