@@ -39,10 +39,9 @@ _MEMORY_BYTES = 1 << 62
 #: Calls at the beginning of a row that do not count. They meet colder caches than calls in the middle of a case (up to
 #: twice the cost, tens of microseconds). With larger inputs only the first call costs more.
 _FIRST = 3
-_FIRST_UP_TO_BYTES = 512 << 10
-#: Larger inputs are made once for a row of calls. Handing them over takes milliseconds and fills the caches anyway;
-#: calls that share smaller ones would follow each other faster than the submission's, and cost less.
-_OWN_UP_TO_BYTES = 8 << 20
+#: Larger inputs are made once for a row: handing them over takes long, and fills the caches anyway. Calls that share
+#: smaller ones would follow each other faster than the submission's, and cost less.
+_OWN_UP_TO_BYTES = 512 << 10
 #: Outputs of a control call are as large as the submission's, since a kernel that writes more leaves colder caches.
 #: Above this number of tensors or bytes they are at most as large as the reference's: a submission must not make
 #: control calls longer.
@@ -149,7 +148,7 @@ class Control:
         packed = ordered()
         if beside is not None:
             _await_sleep(beside)
-        for left in reversed(range(count + (_FIRST if packed.nbytes <= _FIRST_UP_TO_BYTES else 1))):
+        for left in reversed(range(count + (_FIRST if packed.nbytes <= _OWN_UP_TO_BYTES else 1))):
             before = None if beside is None else beside.look()
             with _our_fault():
                 called = client.call(packed, output_capacity=capacity, deadline_ns=deadline_ns, ahead=left > 0)
