@@ -35,6 +35,7 @@ from sandbox.spec import SandboxSpec
 from tests.acceptance.escapes import relax
 from tests.acceptance.escapes.case import JUDGE, PROGRAM, Case
 from tests.plugins.live import ROOT
+from tests.support.noise import again_if_noise
 from tests.support.waiting import PATIENCE_S
 from tests.unit import samples
 
@@ -228,7 +229,7 @@ class Rig:
 
     def _run(self, job: SubmissionJob, slot: Slot) -> tuple[str, str | None, str]:
         try:
-            result = self._evaluator.run(job, slot, cancel=threading.Event())
+            result = again_if_noise(lambda: self._evaluator.run(job, slot, cancel=threading.Event()))
         except EvaluationError as error:
             return INTERNAL_ERROR, str(error), ""
         return result.verdict.value, result.error, _output(result)
@@ -247,7 +248,7 @@ class Rig:
         """Verdict and median, in nanoseconds, of an honest job on a slot."""
         job = replace(self._job(PROGRAM, HONEST, timeout_s=60), mode=Mode.BENCHMARK)
         try:
-            result = self._evaluator.run(job, slot, cancel=threading.Event())
+            result = again_if_noise(lambda: self._evaluator.run(job, slot, cancel=threading.Event()))
         except EvaluationError as error:
             return f"{INTERNAL_ERROR}: {error}", float("inf")
         median = result.runs[0].result.get("benchmark.0.median", "inf") if result.runs else "inf"

@@ -12,11 +12,9 @@ from typing import Any
 from runner.extras.boards.fork_server import ForkServers
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.local import LocalReport, Started, evaluate
+from tests.support.noise import ATTEMPTS, NOISE
 
 _ROLES = {"naive": "tests.acceptance.attacks.naive"}
-#: How often a request is judged while its times are refused as noise: as often as a daemon begins a job.
-_ATTEMPTS = 3
-_NOISE = "of the calls of a known kernel beside them were disturbed"
 _SWITCH_OFF = "tests.acceptance.attacks.relax:switch_off"
 
 
@@ -32,9 +30,9 @@ class ForkedJudges:
         def start(role: str, **settings: Any) -> Started:  # noqa: ANN401 see Start
             return self.start(role, **settings, without=without if role == "judge" else ())
 
-        for _ in range(_ATTEMPTS - 1):
+        for _ in range(ATTEMPTS - 1):
             report = evaluate(request, start=start)
-            if not any(step.judged is not None and _NOISE in (step.judged.message or "") for step in report.steps):
+            if not any(step.judged is not None and NOISE in (step.judged.message or "") for step in report.steps):
                 return report
         return evaluate(request, start=start)
 

@@ -18,6 +18,7 @@ from runner.task_format import load_folder
 from sandbox.host.engine import DockerEngine
 from tests.plugins.engine import readable_directory
 from tests.plugins.live import ROOT
+from tests.support.noise import again_if_noise
 from tests.unit import samples
 
 _FOLDER = ROOT / "tasks" / "problems" / "vectoradd"
@@ -88,4 +89,4 @@ def evaluator_with(
 
 def evaluate(evaluator: Evaluator, job: Job, slot: Slot = samples.SLOT) -> JobResult:
     """Its result, without a cancellation."""
-    return evaluator.run(job, slot, cancel=threading.Event())
+    return again_if_noise(lambda: evaluator.run(job, slot, cancel=threading.Event()))

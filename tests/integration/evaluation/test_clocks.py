@@ -27,6 +27,7 @@ from tests.fakes.nvml import Nvml as FakeNvml
 from tests.fakes.recordings import nvidia
 from tests.integration.evaluation.conftest import RIGHT, VECTORADD, evaluator_with
 from tests.integration.extras.trainers.kinds.test_modules import GOOD, REFERENCE
+from tests.support.noise import again_if_noise
 from tests.support.waiting import PATIENCE_S
 from tests.unit import samples
 
@@ -60,7 +61,7 @@ def evaluate(
     """A benchmark on a slot whose device answers so."""
     job = samples.job_on(TASK, RIGHT, mode=Mode.BENCHMARK)
     with evaluator_of(engine, settings, answers, clocks) as (made, slot):
-        return made.run(job, slot, cancel=threading.Event(), on_progress=on_progress)
+        return again_if_noise(lambda: made.run(job, slot, cancel=threading.Event(), on_progress=on_progress))
 
 
 @contextmanager
