@@ -56,6 +56,11 @@ _FORGED_GAP_NS = 300_000
 _FORGED_HAND_OVERS = 10.0
 
 
+def waited(delayed_ns: int | None, outside_ns: float) -> bool:
+    """Whether judge or worker waited for a core for a part of a call that matters."""
+    return (delayed_ns or 0) > max(CROWDED_NS, _SINGLE_SHARE * outside_ns)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     """One timed call."""
@@ -168,8 +173,8 @@ class ControlCosts:
 
     def believes(self, sample: Sample) -> bool:
         """Whether one call was undisturbed and leaves no more unexplained than a control call may."""
-        disturbed = (sample.delayed_ns or 0) > max(CROWDED_NS, _SINGLE_SHARE * sample.outside_ns)
-        return not disturbed and self.excess_ns(sample) <= self.single_ns + _SINGLE_SHARE * sample.claim_ns
+        undisturbed = not waited(sample.delayed_ns, sample.outside_ns)
+        return undisturbed and self.excess_ns(sample) <= self.single_ns + _SINGLE_SHARE * sample.claim_ns
 
     def unexplained_ns(self, excesses_ns: Sequence[float]) -> float:
         """The unexplained time of a case's calls: the mean, the median or the lower quartile, whichever is most.

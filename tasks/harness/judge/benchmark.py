@@ -431,7 +431,7 @@ class Benchmark:
 
 
 def _controls_due(timed: TimedCase, calls: int, call_ns: float) -> int:
-    """How many control calls follow so many timed calls, the last of which took so long."""
+    """The number of control calls after N timed calls; `call_ns`: the length of the last one."""
     if calls == _FIRST_AFTER and timed.controls is None:
         return _FIRST_CONTROLS
     return _CONTROLS if calls % _CONTROLS_EVERY == 0 and call_ns >= _MORE_FROM_NS else 0

@@ -26,7 +26,7 @@ from tasks.harness.shared.values import Packed, pack, tensors_of
 from tasks.harness.shared.wire import MAX_FROM_JUDGE_BYTES, Channel, PeerClosed
 
 from .activity import Activity
-from .audit import CROWDED_NS, ControlRow
+from .audit import ControlRow, waited
 from .faults import Fault
 from .snapshots import Pace
 from .worker_client import Called, WorkerClient
@@ -54,8 +54,6 @@ _BUSY_NS = 20_000
 #: A worker that has been told to wait for messages needs a moment to do so, and may not get a core for it once the
 #: control process spins on the same one. So much is waited for it before a row.
 _SETTLE_NS = 5_000_000
-#: A control call waited for a core if it did so for longer than CROWDED_NS and this part of its span, as in `audit`.
-_CROWDED_SHARE = 0.02
 
 
 class Control:
@@ -181,8 +179,7 @@ class Control:
 def _cost(called: Called, busy_ns: int | None) -> float:
     if busy_ns is None or busy_ns > _BUSY_NS:
         return math.nan
-    waited = (called.delayed_ns or 0) > max(CROWDED_NS, _CROWDED_SHARE * called.outside_ns)
-    return math.inf if waited else float(called.outside_ns - called.claim_ns)
+    return math.inf if waited(called.delayed_ns, called.outside_ns) else float(called.outside_ns - called.claim_ns)
 
 
 def _await_sleep(beside: Activity) -> None:

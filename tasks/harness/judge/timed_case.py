@@ -160,7 +160,10 @@ class TimedCase:
 
     def _summarise_controls(self) -> None:
         longest_ns = _STEP * max(self._length_ns(), _LONG_NS)
-        self._rows = [row for row in self._all_rows if row.kernel_ns <= longest_ns and not self._is_spoilt]
+        rows = [row for row in self._all_rows if row.kernel_ns <= longest_ns and not self._is_spoilt]
+        if rows == self._rows and self.controls_ns is not None:
+            return
+        self._rows = rows
         self.controls_ns = [row.costs_ns for row in self._rows]
         self.controls = ControlCosts.of(self.controls_ns)
 

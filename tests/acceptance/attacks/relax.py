@@ -174,7 +174,7 @@ def _held() -> None:
 
 def _calm() -> None:
     """Control calls count, whoever had the cores."""
-    _replace(control, "CROWDED_NS", 1 << 62)
+    _replace(control, "waited", lambda *_: False)
 
     def busy_ns(self: activity.Activity, before: object) -> int:
         """Say that nothing ran."""

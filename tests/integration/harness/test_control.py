@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from tasks.harness.judge import audit
 from tasks.harness.judge import control as module
 from tasks.harness.judge.activity import Activity, Look
 from tasks.harness.judge.control import Control, ControlOutputs, read_all
@@ -32,7 +33,7 @@ def control(monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
     """One that is warm; the test's own thread stays where it is, however many cores there are."""
     monkeypatch.setattr(module, "judge_core", lambda: min(os.sched_getaffinity(0)))
     monkeypatch.setattr(module, "leave_judge_core", lambda: True)
-    monkeypatch.setattr(module, "CROWDED_NS", _PATIENCE_NS)
+    monkeypatch.setattr(audit, "CROWDED_NS", _PATIENCE_NS)
     before = os.sched_getaffinity(0)
     monkeypatch.setattr("tasks.harness.judge.worker_client.stay_on", lambda _: None)
     started = Control.start()
@@ -111,7 +112,7 @@ def test_its_kernel_takes_as_long_as_it_is_told_to(control: Control, monkeypatch
 
 
 class Settling(Activity):
-    """A worker that has been told to wait for messages, and sleeps from so many looks on."""
+    """A worker that has been told to wait for messages, and sleeps after N looks."""
 
     def __init__(self, looks: int) -> None:
         self.left = looks

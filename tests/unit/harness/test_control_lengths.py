@@ -118,6 +118,6 @@ def test_the_hand_over_is_no_part_of_their_length(hand_over_ns: int, call_ns: in
     assert first_ns <= 1.25 * call_ns or rows[0][0] == 8
     assert {count for count, _ in rows[1:]} == {4}
     assert all(kernel_ns <= 1.25 * call_ns for _, kernel_ns in rows)
-    made = sum(count for count, kernel_ns in _rows(outcome) if kernel_ns <= 1.25 * call_ns)
-    assert outcome.details["controls"] == made
+    controls = sum(count for count, kernel_ns in _rows(outcome) if kernel_ns <= 1.25 * call_ns)
+    assert outcome.details["controls"] == controls
     assert outcome.details["hand_over_ns"] <= hand_over_ns + 0.02 * 1.25 * call_ns
