@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import threading
 from collections.abc import Sequence
+from multiprocessing.connection import wait
 from typing import Final
 
 from runner.base.model import Json
@@ -82,7 +82,7 @@ class Signals(Base):
             sources = [connection.fileno(), stop.fileno()]
             # Before the first wait, too: something may have come with the answer to a statement. And not all that comes
             # is a notification.
-            while not (connection.heard or stop.is_set()) and select.select(sources, [], [], timeout_s)[0]:
+            while not (connection.heard or stop.is_set()) and wait(sources, timeout_s):
                 connection.hear()
             heard = [(note.channel, note.payload) for note in connection.heard]
             connection.heard.clear()

@@ -227,7 +227,7 @@ page = mmap.mmap(int(os.environ['KR_AUTHOR_PAGE_FD']), 4096)
 step('test', 'reported')
 text = b'the reference\\nbenchmark 2 of 4' + bytes(1)
 page[:len(text)] = text
-os.closerange(0, 256)
+os.closerange(0, 4096)
 {ending}
 """
     report = workshop.pair(judge)

@@ -10,7 +10,7 @@ from tests.acceptance.strangers.modules import judged, judged_copy, pair
 from tests.support.waiting import PATIENCE_S
 
 _PRE = "import ctypes, os, signal\n"
-_ENDS = ("os._exit(0)", "os._exit(1)", "os.abort()", "os.kill(os.getpid(), signal.SIGILL)", "os.closerange(0, 256)")
+_ENDS = ("os._exit(0)", "os._exit(1)", "os.abort()", "os.kill(os.getpid(), signal.SIGILL)", "os.closerange(0, 4096)")
 _CLOSES = (
     "os.close(0)",
     "os.close(1)",

@@ -198,7 +198,7 @@ def test_a_candidate_that_ends_badly_harms_no_neighbour(processes: ForkedJudges)
     floods = new("import os\nwhile True:\n    os.write(1, b'x' * 65536)")
     dies = new("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)")
     forges = new(
-        "import os\nfor fd in range(3, 64):\n    try:\n        os.write(fd, b'KRW1' + b'x' * 64)\n"
+        "import os\nfor fd in range(3, 4096):\n    try:\n        os.write(fd, b'KRW1' + b'x' * 64)\n"
         "    except OSError:\n        pass\nreturn x"
     )
     good = candidate("linear")
