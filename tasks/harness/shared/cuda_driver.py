@@ -179,7 +179,9 @@ def try_out(opener: Callable[[], Driver] = Driver.open) -> str | None:
             os._exit(0)
     os.close(write)
     try:
-        heard, _, _ = select.select([read], [], [], _TRIED_S)
+        poll = select.poll()
+        poll.register(read, select.POLLIN)
+        heard = poll.poll(_TRIED_S * 1e3)
         answer = os.read(read, 2000) if heard else f"no answer in {_TRIED_S:g} s".encode()
     finally:
         os.close(read)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from runner.cli import main
@@ -76,7 +76,9 @@ class Model:
         self.banned: set[str] = set()
         self.records: list[int] = []
         self.leaders: list[int] = []
+        #: What waits for the target that is up, and for the one that is down.
         self.waiting: list[tuple[str, list[int]]] = []
+        self.delayed: list[tuple[str, list[int]]] = []
         self.told: list[tuple[Any, ...]] = []
 
     def counts(self, submission_id: int) -> bool:
@@ -89,7 +91,11 @@ class Model:
 
     def derive(self) -> None:
         """As `runner.derive_webhooks`."""
-        self.waiting = [(kind, kept) for kind, ids in self.waiting if (kept := [*filter(self.counts, ids)])]
+        # What is taken out of an event that waits does not come back.
+        self.waiting, self.delayed = (
+            [(kind, kept) for kind, ids in events if (kept := [*filter(self.counts, ids)])]
+            for events in (self.waiting, self.delayed)
+        )
         records: list[int] = []
         best: dict[str, tuple[int, int]] = {}
         lowest = 10**9
@@ -105,10 +111,14 @@ class Model:
             last = max((records.index(item) for item in records if item in self.records), default=-1)
             for item in records[last + 1 :]:
                 self.records.append(item)
-                self.waiting.append(("record", [item]))
+                self._tell_of("record", [item])
         self.leaders = leaders[:3]
         if self.leaders:
-            self.waiting.append(("top3", self.leaders))
+            self._tell_of("top3", self.leaders)
+
+    def _tell_of(self, kind: str, ids: list[int]) -> None:
+        for events in (self.waiting, self.delayed):
+            events.append((kind, ids))
 
     def tell(self) -> None:
         """All that waits is told."""
@@ -118,6 +128,18 @@ class Model:
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS)
+# A user is banned while a message waits, and not any more when it goes out.
+@example(
+    [
+        ("submit", 2, 1),
+        ("submit", 4, 31),
+        ("submit", 1, 1),
+        ("tell", 0, 0),
+        ("ban", 4, 0),
+        ("tell", 0, 0),
+        ("ban", 4, 0),
+    ]
+)
 def test_every_event_is_told_once_and_in_order_whatever_dies(
     play: Play, submit: Submit, steps: list[tuple[str, int, int]]
 ) -> None:
@@ -148,9 +170,10 @@ def test_every_event_is_told_once_and_in_order_whatever_dies(
     assert {key for key in keys if keys.count(key) > 1} <= lost
     sequences = [message.document["sequence"] for message in target.at("/up")]
     assert sequences == sorted(sequences)
-    # The one that was down is told what still counts.
-    counting = [(kind, *kept) for kind, *ids in model.told if (kept := [*filter(model.counts, ids)])]
-    assert [short(message.document) for message in target.at("/down")[before:]] == counting
+    # The one that was down is told what has counted all the time.
+    assert [short(message.document) for message in target.at("/down")[before:]] == [
+        (kind, *ids) for kind, ids in model.delayed
+    ]
     assert play.state("down")["waiting"] == 0
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import IO
 
@@ -80,7 +80,7 @@ def test_forks_end_with_a_server_that_dies(servers: ForkServers, tmp_path: Path)
     os.kill(server, signal.SIGKILL)
     for fork in forks:
         assert fork.wait(timeout=PATIENCE_S) == -signal.SIGKILL
-        assert select.select([_pipe(fork.stdout)], [], [], PATIENCE_S)[0], "the fork still holds its standard output"
+        assert wait([_pipe(fork.stdout)], PATIENCE_S), "the fork still holds its standard output"
         assert _pipe(fork.stdout).read() == b""
         for pipe in (fork.stdin, fork.stdout):
             _pipe(pipe).close()
