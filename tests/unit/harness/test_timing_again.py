@@ -91,6 +91,17 @@ def test_a_claim_that_the_clock_contradicts_is_no_reason_to_time_again() -> None
     assert outcome.details["timed_again"] == 0
 
 
+@pytest.mark.parametrize(("ranked", "always"), [(True, False), (True, True), (False, False)])
+def test_copies_that_stalled_for_a_while_get_another_chance(*, ranked: bool, always: bool) -> None:
+    """Those of a host do not stall again; what makes them stall whenever it is timed has them in its times."""
+    stalled = [True] * 22 + [always] * 1000
+    script = Script(spans_ns=[1_000_000], input_bytes=8 << 20, stalled=stalled, copies_ns=[500_000], late_ns=500_000)
+    outcome = time_case(script, ranked=ranked, timing=Timing(max_runs=20))
+    assert outcome.details["outside_median_ns"] == (1_000_000 if ranked and not always else 1_500_000)
+    assert (outcome.details["timed_again"], outcome.details["calls"]) == (int(ranked), 40 if ranked else 20)
+    assert outcome.details["set_aside"] == (20 if ranked else 0)
+
+
 @pytest.mark.parametrize(
     ("varies_ns", "ranked", "calls"), [(500, True, 20), (6_000, True, 86), (30_000, True, 100), (30_000, False, 20)]
 )
