@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import resource
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -273,6 +276,21 @@ def test_listen_hears_everything_that_is_pending_and_the_stop_event(queue: Bench
     threading.Timer(0.05, stop.set).start()
     assert queue.store.listen(stop=stop, timeout_s=60) is None
     assert stop.is_set()
+
+
+def test_listen_waits_in_a_process_with_thousands_of_files(queue: Bench, db: Db) -> None:
+    """As trainers have them; select(2) takes no descriptor above 1023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1024):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        stop = Stop()
+        assert stop.fileno() > 1023
+        assert queue.store.listen(stop=stop, timeout_s=5) == Wakeup(all_hosts=True)
+        db.execute("NOTIFY runner_queue, 'H100'")
+        assert queue.store.listen(stop=stop, timeout_s=60) == Wakeup(gpu_types=frozenset({"H100"}))
 
 
 def test_kernelbots_deletes_take_our_rows_along(queue: Bench, db: Db, finish: Callable[..., None]) -> None:

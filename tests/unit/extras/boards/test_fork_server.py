@@ -80,7 +80,7 @@ def test_forks_end_with_a_server_that_dies(servers: ForkServers, tmp_path: Path)
     os.kill(server, signal.SIGKILL)
     for fork in forks:
         assert fork.wait(timeout=PATIENCE_S) == -signal.SIGKILL
-        assert wait([_pipe(fork.stdout)], PATIENCE_S), "the fork still holds its standard output"
+        assert wait([_pipe(fork.stdout).fileno()], PATIENCE_S), "the fork still holds its standard output"
         assert _pipe(fork.stdout).read() == b""
         for pipe in (fork.stdin, fork.stdout):
             _pipe(pipe).close()
