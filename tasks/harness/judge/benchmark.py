@@ -151,7 +151,7 @@ class Benchmark:
     def run(self, run: ModeRun, index: int, case: Case) -> None:
         """Time one case, and again where more calls may make its claims count. All calls count together.
 
-        Those of a first timing in which the copies of outputs stalled more often than chance explains do not count.
+        But not those of a first timing in which the copies of outputs stalled more often than chance explains.
 
         Raises:
             Fault, TaskFault: a call failed, or its output is wrong.
@@ -165,14 +165,14 @@ class Benchmark:
             max_wall_ns=min(_CASE_WALL_NS, left_ns),
             enough_ns=_ENOUGH_ON_CPU_NS if self._device == "cpu" and self._request.ranks is None else math.inf,
         )
-        timed = TimedCase(self._workers, run, case, rng_seed=rng_seed_of(self._request.seed))
-        timed.warm_up()
+        timed = self._warm(run, case)
         clock = _JudgeClock(timed)
         row = self.time(run, timed, stopping, clock=clock)
         again = 0
         if run.request.ranked and row.with_copies and clock.elapsed_ns <= _AGAIN_SHARE * stopping.max_wall_ns:
             # The host may have stalled copies for a while, and none of those of control calls. A submission that makes
-            # them stall does so again.
+            # them stall does so again. Nothing of the first timing counts: neither its calls nor its control calls.
+            timed = self._warm(run, case)
             row = self.time(run, timed, stopping, clock=clock)
             again = 1
         samples, longer = list(row.samples), row.unexplained
@@ -192,6 +192,11 @@ class Benchmark:
             facts["controls_stalled"] = timed.controls_stalled
             facts["asleep"] = sum(sample.slept for sample in samples)
             self._report(run, index, samples, verdict, timed=timed, stopping=stopping, facts=facts)
+
+    def _warm(self, run: ModeRun, case: Case) -> TimedCase:
+        timed = TimedCase(self._workers, run, case, rng_seed=rng_seed_of(self._request.seed))
+        timed.warm_up()
+        return timed
 
     def time(self, run: ModeRun, timed: TimedCase, stopping: Stopping, *, clock: _JudgeClock | None = None) -> Timed:
         """Call until the stopping rule ends the case, and choose the calls that count.

@@ -578,7 +578,7 @@ def test_more_control_calls_tell_whether_the_host_makes_copies_stall() -> None:
     """Twelve say little of a rate, by chance that there is none."""
     script = Script(spans_ns=[1_000_000], input_bytes=8 << 20, stalled=(True,), copies_ns=[500_000])
     outcome, still = time_case(script), time_case(replace(script, stalled=(False,)))
-    assert outcome.details["controls"] > still.details["controls"] + 80
+    assert outcome.details["controls"] == still.details["controls"] + 80
     assert outcome.details["outside_median_ns"] == 1_500_000
 
 
@@ -588,7 +588,7 @@ def test_no_stalls_are_put_down_to_few_control_calls(every: int) -> None:
     stalled = (True, *[False] * (every - 1))
     script = Script(spans_ns=[1_000_000], input_bytes=8 << 20, stalled=stalled, copies_ns=[500_000])
     outcome = time_case(script, timing=Timing(min_runs=100, min_kernel_s=100.0))
-    assert outcome.details["calls"] == 200
+    assert outcome.details["calls"] == 100
     assert outcome.details["outside_median_ns"] == 1_500_000
 
 
