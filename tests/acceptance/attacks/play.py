@@ -20,6 +20,7 @@ from tasks.harness.local import LocalReport, Started, evaluate, lines_of
 from tests.acceptance.attacks.catalogue import TASKS, Attack, stated
 from tests.acceptance.attacks.relax import CHANGES, SHORT
 from tests.acceptance.judging.forked_judges import ForkedJudges
+from tests.support.noise import again_if_noise
 from tests.support.waiting import PATIENCE_S
 
 #: Task -> cases of tests, the case that is timed, and cases that are hidden from who writes a submission.
@@ -111,10 +112,14 @@ def _shown(attack: Attack, outcome: Outcome) -> str:
 
 def judged(judges: ForkedJudges, request: JudgeRequest, *, without: Sequence[str] = ()) -> Outcome:
     """The judge's verdict, without these defences."""
-    start = partial(_start, judges, (SHORT, *(name for name in without if name in CHANGES)))
-    if "descriptors" in without:
-        start = partial(_leak, start, os.pipe())
-    return _outcome(evaluate(request, start=start))
+
+    def play() -> LocalReport:
+        start = partial(_start, judges, (SHORT, *(name for name in without if name in CHANGES)))
+        if "descriptors" in without:
+            start = partial(_leak, start, os.pipe())
+        return evaluate(request, start=start)
+
+    return _outcome(again_if_noise(play))
 
 
 def _start(judges: ForkedJudges, off: Sequence[str], role: str, **settings: Any) -> Started:  # noqa: ANN401 see Start

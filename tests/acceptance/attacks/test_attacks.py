@@ -111,7 +111,8 @@ def test_an_honest_submission_passes(processes: ForkedJudges, task: str, without
         mode=mode,
         source=(TASKS / task / "control" / "submission.py").read_text(encoding="utf-8"),
     )
-    assert judged(processes, request_of(honest), without=() if without is None else (without,)).verdict == "accepted"
+    outcome = judged(processes, request_of(honest), without=() if without is None else (without,))
+    assert outcome.verdict == "accepted", outcome
     if task == "add" and without is None:
         assert naive(processes, request_of(honest), {}).verdict == "accepted"
 

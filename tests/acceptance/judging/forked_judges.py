@@ -12,7 +12,7 @@ from typing import Any
 from runner.extras.boards.fork_server import ForkServers
 from tasks.harness.judge.request import JudgeRequest
 from tasks.harness.local import LocalReport, Started, evaluate
-from tests.support.noise import ATTEMPTS, NOISE
+from tests.support.noise import again_if_noise
 
 _ROLES = {"naive": "tests.acceptance.attacks.naive"}
 _SWITCH_OFF = "tests.acceptance.attacks.relax:switch_off"
@@ -30,11 +30,7 @@ class ForkedJudges:
         def start(role: str, **settings: Any) -> Started:  # noqa: ANN401 see Start
             return self.start(role, **settings, without=without if role == "judge" else ())
 
-        for _ in range(ATTEMPTS - 1):
-            report = evaluate(request, start=start)
-            if not any(step.judged is not None and NOISE in (step.judged.message or "") for step in report.steps):
-                return report
-        return evaluate(request, start=start)
+        return again_if_noise(lambda: evaluate(request, start=start))
 
     def verdict(self, request: JudgeRequest) -> tuple[str | None, str | None]:
         """The verdict on the request's first mode, and its sentence; without one None, and what the worker wrote."""
