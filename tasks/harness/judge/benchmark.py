@@ -36,6 +36,7 @@ from .stopping import FEWEST, Stopping, noise_of
 from .throttling import DeviceUnsteady, Readings, Span, ThrottleFilter
 from .timed_case import TimedCase
 from .trends import examine
+from .worker_client import COPY_BYTES
 from .workers import Call, Workers
 
 #: Modes that are timed -> the most time in calls of one case.
@@ -55,6 +56,13 @@ _FIRST_AFTER = 3
 _CONTROLS = 4
 #: Timed calls from one row to the next.
 _CONTROLS_EVERY = 20
+#: Beside calls shorter than this over inputs of more than `COPY_BYTES` and up to `_MORE_UP_TO_BYTES`, rows are longer
+#: and come more often, and a ranked case makes none at the end: they would take milliseconds each, and say less than
+#: those between the calls, since the hand-over drifts. Nor is such a case timed again for its noise.
+_BESIDE_UP_TO_NS = 300_000
+_BESIDE_EVERY = 10
+_BESIDE_CONTROLS = 6
+_FEWEST_BESIDE = 16
 #: Control calls in the row at the end; the only row of calls shorter than `_MORE_FROM_NS`, which are measured anyway.
 _LAST_CONTROLS = 5
 #: More calls are made until two standard errors of the hand-over are this part of a call, less `_LESS_NS`; at the end,
@@ -284,7 +292,7 @@ class Benchmark:
 
     def _should_time_again(self, samples: Sequence[Sample], timed: TimedCase, again: int) -> bool:
         """Whether the noise of the hand-over keeps claims from counting, and more calls may change that."""
-        if timed.controls is None or timed.input_bytes > _MORE_UP_TO_BYTES:
+        if timed.controls is None or timed.input_bytes > COPY_BYTES:
             return False
         call_ns = length_ns(_spans_ns(samples), self._hand_over(timed, samples))
         if call_ns < _AGAIN_FROM_NS:
@@ -305,7 +313,8 @@ class Benchmark:
         if timed.controls is None:
             timed.call_controls(_LAST_CONTROLS)
         call_ns = length_ns(_spans_ns(samples), self._hand_over(timed, samples))
-        if call_ns >= _MORE_FROM_NS and timed.input_bytes > _MORE_UP_TO_BYTES:
+        has_beside = ranked and _are_beside(timed, call_ns) and timed.controls_made >= _FEWEST_BESIDE
+        if has_beside or (call_ns >= _MORE_FROM_NS and timed.input_bytes > _MORE_UP_TO_BYTES):
             return False
         if call_ns < _MORE_FROM_NS or not ranked:
             timed.call_controls(_LAST_CONTROLS)
@@ -449,7 +458,15 @@ def _controls_due(timed: TimedCase, calls: int, call_ns: float) -> int:
     """The number of control calls after N timed calls; `call_ns`: the length of the last one."""
     if calls == _FIRST_AFTER and timed.controls is None:
         return _FIRST_CONTROLS
-    return _CONTROLS if calls % _CONTROLS_EVERY == 0 and call_ns >= _MORE_FROM_NS else 0
+    if call_ns < _MORE_FROM_NS:
+        return 0
+    if _are_beside(timed, call_ns):
+        return 0 if calls % _BESIDE_EVERY else _BESIDE_CONTROLS
+    return 0 if calls % _CONTROLS_EVERY else _CONTROLS
+
+
+def _are_beside(timed: TimedCase, call_ns: float) -> bool:
+    return call_ns < _BESIDE_UP_TO_NS and COPY_BYTES < timed.input_bytes <= _MORE_UP_TO_BYTES
 
 
 def _course(samples: Sequence[Sample]) -> tuple[list[float], list[bool], list[bool]]:

@@ -193,10 +193,14 @@ def test_control_calls_that_waited_for_a_core_do_not_go_on_for_ever(waits: float
 
 
 def test_a_row_of_control_calls_comes_every_twenty_calls() -> None:
-    """The hand-over drifts; calls that are too short to be more than measured have one at the end alone."""
+    """The hand-over drifts; calls that are too short to be more than measured have one at the end alone.
 
-    def rows(spans_ns: Sequence[int]) -> list[int]:
-        outcome = time_case(Script(spans_ns=spans_ns), ranked=False, timing=Timing(min_runs=70, max_runs=70))
+    Beside calls over larger inputs rows come more often, since those at the end would take long, and say little.
+    """
+
+    def rows(spans_ns: Sequence[int], input_bytes: int = 64, *, ranked: bool = False) -> list[int]:
+        script = Script(spans_ns=spans_ns, input_bytes=input_bytes, controls_ns=alternating(10_000, 9_000))
+        outcome = time_case(script, ranked=ranked, timing=Timing(min_runs=70, max_runs=70))
         counts, calls = [], -2
         for what, *more in outcome.done:
             calls += what == "call"
@@ -206,6 +210,12 @@ def test_a_row_of_control_calls_comes_every_twenty_calls() -> None:
 
     assert rows([60_000]) == [3, 8, 20, 4, 40, 4, 60, 4, 70, 5]
     assert rows([19_000]) == [3, 8, 70, 5]
+    beside = [3, 8, *itertools.chain(*([calls, 6] for calls in range(10, 71, 10)))]
+    for input_bytes in ((16 << 10) + 1, 4 << 20):
+        assert rows([60_000], input_bytes) == [*beside, 70, 5]
+        assert rows([60_000], input_bytes, ranked=True) == beside
+        assert rows([400_000], input_bytes) == [3, 8, 20, 4, 40, 4, 60, 4, 70, 5]
+    assert len(rows([60_000], 16 << 10, ranked=True)) > len(beside)
 
 
 def test_the_judges_clock_is_its_processor_time_that_of_rank_checkers_and_the_calls(
