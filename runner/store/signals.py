@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import threading
 from collections.abc import Sequence
-from multiprocessing.connection import wait
 from typing import Final
 
 from runner.base.model import Json
@@ -79,10 +79,12 @@ class Signals(Base):
                 rows(connection, QUERIES["listen_hosts"])
                 connection.listens = True
                 return Wakeup(all_hosts=True)
-            sources = [connection.fileno(), stop.fileno()]
+            poll = select.poll()
+            for source in (connection, stop):
+                poll.register(source.fileno(), select.POLLIN)
             # Before the first wait, too: something may have come with the answer to a statement. And not all that comes
             # is a notification.
-            while not (connection.heard or stop.is_set()) and wait(sources, timeout_s):
+            while not (connection.heard or stop.is_set()) and poll.poll(timeout_s * 1e3):
                 connection.hear()
             heard = [(note.channel, note.payload) for note in connection.heard]
             connection.heard.clear()

@@ -56,13 +56,14 @@ _FIRST_AFTER = 3
 _CONTROLS = 4
 #: Timed calls from one row to the next.
 _CONTROLS_EVERY = 20
-#: Beside calls shorter than this over inputs of more than `COPY_BYTES` and up to `_MORE_UP_TO_BYTES`, rows are longer
-#: and come more often, and a ranked case makes none at the end: they would take milliseconds each, and say less than
-#: those between the calls, since the hand-over drifts. Nor is such a case timed again for its noise.
-_BESIDE_UP_TO_NS = 300_000
-_BESIDE_EVERY = 10
-_BESIDE_CONTROLS = 6
-_FEWEST_BESIDE = 16
+#: Rows are dense beside calls shorter than this over inputs of more than `COPY_BYTES` and up to `_MORE_UP_TO_BYTES`:
+#: the hand-over drifts, and control calls take milliseconds there.
+_DENSE_UP_TO_NS = 300_000
+#: Timed calls from one dense row to the next, and its control calls.
+_DENSE_EVERY = 10
+_DENSE_CONTROLS = 6
+#: A ranked case with so many control calls in dense rows has none at the end, which would say less.
+_ENOUGH_DENSE = 16
 #: Control calls in the row at the end; the only row of calls shorter than `_MORE_FROM_NS`, which are measured anyway.
 _LAST_CONTROLS = 5
 #: More calls are made until two standard errors of the hand-over are this part of a call, less `_LESS_NS`; at the end,
@@ -86,7 +87,8 @@ _CONTROLS_NS = 500_000_000
 _MORE_FROM_NS = 10_000
 #: ... over inputs of at most this size.
 _MORE_UP_TO_BYTES = 4 << 20
-#: A case whose hand-over is not known closely enough for its claims to count is timed again from this length on.
+#: A case whose hand-over is not known closely enough for its claims to count is timed again from this length on, over
+#: inputs of at most `COPY_BYTES`.
 _AGAIN_FROM_NS = 20_000
 #: It is timed again if it has used at most this part of its time.
 _AGAIN_SHARE = 0.3
@@ -130,8 +132,11 @@ class Timed:
     unexplained: int = 0
     #: Whether the control calls at the end used all their time.
     crowded: bool = False
-    #: Whether copies of outputs stalled more often than chance explains, so that their times are those with copies.
-    with_copies: bool = False
+
+    @property
+    def with_copies(self) -> bool:
+        """Whether copies of outputs stalled more often than chance explains, so that the times hold them."""
+        return any(sample.with_copy for sample in self.samples)
 
 
 class Benchmark:
@@ -176,17 +181,21 @@ class Benchmark:
         timed = self._warm(run, case)
         clock = _JudgeClock(timed)
         row = self.time(run, timed, stopping, clock=clock)
+        ranked, again_ns = run.request.ranked, _AGAIN_SHARE * stopping.max_wall_ns
         again = 0
-        if run.request.ranked and row.with_copies and clock.elapsed_ns <= _AGAIN_SHARE * stopping.max_wall_ns:
+        if ranked and row.with_copies and clock.elapsed_ns <= again_ns:
             # The host may have stalled copies for a while, and none of those of control calls. A submission that makes
             # them stall does so again. Nothing of the first timing counts: neither its calls nor its control calls.
             timed = self._warm(run, case)
             row = self.time(run, timed, stopping, clock=clock)
             again = 1
         samples, longer = list(row.samples), row.unexplained
-        while run.request.ranked and not row.crowded and self._should_time_again(samples, timed, again):
-            if clock.elapsed_ns > _AGAIN_SHARE * stopping.max_wall_ns:
-                break
+        while (
+            ranked
+            and not row.crowded
+            and clock.elapsed_ns <= again_ns
+            and self._should_time_again(samples, timed, again)
+        ):
             again += 1
             row = self.time(run, timed, stopping, clock=clock)
             samples += row.samples
@@ -270,7 +279,6 @@ class Benchmark:
             facts={"stopped": stopped, **throttle_filter.details},
             unexplained=longer,
             crowded=crowded,
-            with_copies=any(sample.with_copy for sample in samples),
         )
 
     def _controls_ns(self, timed: TimedCase) -> Sequence[Sequence[float]] | None:
@@ -313,8 +321,8 @@ class Benchmark:
         if timed.controls is None:
             timed.call_controls(_LAST_CONTROLS)
         call_ns = length_ns(_spans_ns(samples), self._hand_over(timed, samples))
-        has_beside = ranked and _are_beside(timed, call_ns) and timed.controls_made >= _FEWEST_BESIDE
-        if has_beside or (call_ns >= _MORE_FROM_NS and timed.input_bytes > _MORE_UP_TO_BYTES):
+        has_enough = ranked and _is_dense(timed, call_ns) and timed.controls_made >= _ENOUGH_DENSE
+        if has_enough or (call_ns >= _MORE_FROM_NS and timed.input_bytes > _MORE_UP_TO_BYTES):
             return False
         if call_ns < _MORE_FROM_NS or not ranked:
             timed.call_controls(_LAST_CONTROLS)
@@ -460,13 +468,14 @@ def _controls_due(timed: TimedCase, calls: int, call_ns: float) -> int:
         return _FIRST_CONTROLS
     if call_ns < _MORE_FROM_NS:
         return 0
-    if _are_beside(timed, call_ns):
-        return 0 if calls % _BESIDE_EVERY else _BESIDE_CONTROLS
+    if _is_dense(timed, call_ns):
+        return 0 if calls % _DENSE_EVERY else _DENSE_CONTROLS
     return 0 if calls % _CONTROLS_EVERY else _CONTROLS
 
 
-def _are_beside(timed: TimedCase, call_ns: float) -> bool:
-    return call_ns < _BESIDE_UP_TO_NS and COPY_BYTES < timed.input_bytes <= _MORE_UP_TO_BYTES
+def _is_dense(timed: TimedCase, call_ns: float) -> bool:
+    """Whether rows of control calls are dense beside calls of this length."""
+    return call_ns < _DENSE_UP_TO_NS and COPY_BYTES < timed.input_bytes <= _MORE_UP_TO_BYTES
 
 
 def _course(samples: Sequence[Sample]) -> tuple[list[float], list[bool], list[bool]]:

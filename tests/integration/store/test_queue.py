@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import resource
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,6 +31,7 @@ from tests.integration.store.conftest import (
     value,
 )
 from tests.support.jobs import of_submission
+from tests.support.many_files import many_files
 
 
 def words(db: Db, submission_id: int) -> tuple[bool, str, str, str | None]:
@@ -280,12 +278,7 @@ def test_listen_hears_everything_that_is_pending_and_the_stop_event(queue: Bench
 
 def test_listen_waits_in_a_process_with_thousands_of_files(queue: Bench, db: Db) -> None:
     """As trainers have them; select(2) takes no descriptor above 1023."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    with contextlib.ExitStack() as stack:
-        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-        for _ in range(1024):
-            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+    with many_files():
         stop = Stop()
         assert stop.fileno() > 1023
         assert queue.store.listen(stop=stop, timeout_s=5) == Wakeup(all_hosts=True)

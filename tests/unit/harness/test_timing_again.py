@@ -67,6 +67,7 @@ def test_calls_of_all_rows_together_make_a_claim_count() -> None:
     ("changes", "settings"),
     [
         ({}, {"ranked": False}),
+        ({"input_bytes": (16 << 10) + 1}, {}),
         ({"input_bytes": (4 << 20) + 1}, {}),
         # Shorter than 20 µs.
         ({"spans_ns": [_HAND_OVER_NS + 19_000]}, {}),
