@@ -82,7 +82,7 @@ def test_the_precision_leaves_integers_and_bools_alone(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("class Model(:", "no Python"),
-        ("x = " + "+".join("1" * 100_000), "no Python: SyntaxError: the text cannot be compiled: maximum recursion depth"),
+        ("x = " + "+".join("1" * 100_000), "no Python: SyntaxError: the text cannot be compiled: maximum recursion"),
         ("raise RuntimeError('x')", "cannot be imported: RuntimeError: x"),
         ("import nothing_of_that_name", "cannot be imported: ModuleNotFoundError"),
         ("raise SystemExit(3)", "cannot be imported: SystemExit"),
