@@ -209,7 +209,7 @@ def test_a_wrong_slot_is_refused(host: Host, slots: list[dict[str, Any]], messag
 @pytest.mark.parametrize("lost", ["7", "GPU-7", "0000:7f:00.0"])
 @pytest.mark.parametrize("place", range(4))
 def test_a_lost_device_costs_its_own_slot_alone(host: Host, lost: str, place: int) -> None:
-    """However the list names it, and one of several too; a check names it. A driver without devices stops the daemon."""
+    """However the list names it; a check names it. Where the driver lists no device, the daemon does not start."""
     host(*["NVIDIA L4"] * 6)
     listed = [("L4", ["0"]), ("L4", ["1"]), ("L4x4", ["2", "3", "4", "5"]), ("CPU", [])]
     listed.insert(place, ("L4", [lost]) if place % 2 else ("L4x4", ["2", "3", "4", lost]))
