@@ -63,6 +63,11 @@ async def upload(request: Request, user_id: str, *, part: str = "file") -> Uploa
     return Upload(name=bare or "submission.py", code=code, fields=fields)
 
 
+def is_multipart(request: Request) -> bool:
+    """Whether a body says that it is a form that may have files."""
+    return request.headers.get("content-type", "").lower().startswith("multipart/")
+
+
 async def form(request: Request) -> Mapping[str, str]:
     """The text fields of a page's form, which anybody may send: it is small, and waits for no file.
 
@@ -82,7 +87,7 @@ async def _read(request: Request) -> tuple[dict[str, str], dict[str, tuple[str, 
     files: dict[str, tuple[str, bytes]] = {}
     # The whole body first: a client that is refused meanwhile would not read why.
     body = await request.body()
-    if not request.headers.get("content-type", "").startswith("multipart/"):
+    if not is_multipart(request):
         bounded(body)
     try:
         # Parsing takes up to a second of a core, as of a body of separators alone.

@@ -54,6 +54,7 @@ HARMLESS = {
     "a name that is no text": (WHOLE.replace(b"fast.py", b"\xff\xfe\x00.py"), TYPE),
     "a name with quotes": (WHOLE.replace(b"fast.py", b'a\\"b.py'), TYPE),
     "a name with percent signs": (WHOLE.replace(b"fast.py", b"a%0Ab.py"), TYPE),
+    "another case": (multipart(b"# long\n" * 20_000)[0], TYPE.replace("multipart/form-data", "Multipart/Form-Data")),
     "a foreign charset": (WHOLE, TYPE + "; charset=no-such-charset"),
     **{f"a file in {name}": _in_encoding(name.encode()) for name in ("binary", "8bit", "7Bit")},
     "a charset with surrogates": (WHOLE.replace(b"fast.py", b"+2AA-.py"), TYPE + "; charset=utf-7"),
