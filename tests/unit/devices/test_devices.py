@@ -213,13 +213,13 @@ def test_a_lost_device_costs_its_own_slot_alone(host: Host, lost: str, place: in
     host(*["NVIDIA L4"] * 6)
     listed = [("L4", ["0"]), ("L4", ["1"]), ("L4x4", ["2", "3", "4", "5"]), ("CPU", [])]
     listed.insert(place, ("L4", [lost]) if place % 2 else ("L4x4", ["2", "3", "4", lost]))
-    config = Config(slots=tuple(SlotConfig(gpu_type=name, devices=tuple(devices)) for name, devices in listed))
-    slots = detect_slots(REGISTRY, config, complete=False)
+    given = tuple(SlotConfig(gpu_type=name, devices=tuple(devices)) for name, devices in listed)
+    slots = detect_slots(REGISTRY, Config(slots=given), complete=False)
     assert [(slot.gpu_type, len(slot.devices)) for slot in slots] == [("L4", 1), ("L4", 1), ("L4x4", 4), ("CPU", 0)]
     with pytest.raises(ConfigError, match=rf"slots\[{place}\]: no nvidia device '{lost}' on this host, found: 0 = "):
-        detect_slots(REGISTRY, config)
+        detect_slots(REGISTRY, Config(slots=given))
     with pytest.raises(ConfigError, match="nothing to run jobs on"):
-        detect_slots(REGISTRY, Config(slots=(config.slots[place],)), complete=False)
+        detect_slots(REGISTRY, Config(slots=given[place : place + 1]), complete=False)
     for fails in (None, "DriverNotLoaded"):
         host(fails=fails)
         with pytest.raises(ConfigError, match=r"no nvidia device '0' on this host, found: none"):

@@ -35,7 +35,7 @@ class Config(SimpleNamespace):
         """The names."""
         return iter(self.__dict__)
 
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a namespace has none
 
     def __repr__(self) -> str:
         """As it was made."""
