@@ -169,7 +169,7 @@ def find_slot(registry: Registry, config: Config, gpu_type: GpuType) -> Slot:
         # Only the CPU type's are made by themselves; those of another type without devices are no different.
         slots = [replace(slot, gpu_type=gpu_type.name) for slot in detect_slots(registry, config) if not slot.devices]
     else:
-        slots = list(detect_slots(registry, config))
+        slots = list(detect_slots(registry, config, complete=False))
     chosen = next((slot for slot in slots if slot.gpu_type == gpu_type.name), None)
     if chosen is None:
         here = ", ".join(sorted({slot.gpu_type for slot in slots})) or "none"

@@ -112,7 +112,7 @@ def usable_slots(config: Config, registry: Registry) -> tuple[Slot, ...]:
     """
     config.require_database_url()
     eval_python = config.require_eval_python()
-    slots = detect_slots(registry, config)
+    slots = detect_slots(registry, config, complete=False)
     if any(registry.get(slot.gpu_type).image == HOST_IMAGE for slot in slots):
         try:
             HostRoot(eval_python=eval_python).binds()

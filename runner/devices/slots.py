@@ -22,11 +22,16 @@ _log = get_logger(__name__)
 CPUS_PER_CPU_SLOT: Final = 2
 
 
-def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
+class _DeviceMissing(ConfigError):
+    """A device of a slot is not there, though others of its vendor are."""
+
+
+def detect_slots(registry: Registry, config: Config, *, complete: bool = True) -> tuple[Slot, ...]:
     """The slots of this host as the configuration asks for them.
 
     With `slots = "auto"` every device whose name matches exactly one detectable single-device type becomes a slot, and
-    `cpu_slots` adds slots of the CPU type. A list in `slots` is taken as it is.
+    `cpu_slots` adds slots of the CPU type. A list in `slots` is taken as it is; where `complete` is false, without the
+    slots of devices that are missing, if the driver lists others.
 
     Raises:
         ConfigError: a slot names an unknown type or device, shares a device or core with another, has the wrong number
@@ -42,9 +47,14 @@ def detect_slots(registry: Registry, config: Config) -> tuple[Slot, ...]:
     if config.slots == "auto":
         drafts = [*_auto(registry, listing.devices), *_cpu_drafts(registry, config, listing, cpus)]
     else:
-        drafts = [
-            _explicit(registry, listing, slot, where=f"slots[{index}]") for index, slot in enumerate(config.slots)
-        ]
+        drafts = []
+        for index, slot in enumerate(config.slots):
+            try:
+                drafts.append(_explicit(registry, listing, slot, where=f"slots[{index}]"))
+            except _DeviceMissing as error:
+                if complete:
+                    raise
+                _log.error("slot_left_out", problem=str(error), remedy="mend the device, and restart the daemon")
     if not drafts:
         why = "".join(f"; {problem}" for problem in listing.problems)
         raise ConfigError(
@@ -176,7 +186,8 @@ def _find(listing: Listing, gpu_type: GpuType, identifier: str, *, where: str) -
             return device
     there = ", ".join(f"{device.index} = {device.uuid} ({device.name})" for device in mine) or "none"
     why = "".join(f"; {problem}" for problem in listing.problems)
-    raise ConfigError(f"{where}: no {gpu_type.vendor} device {identifier!r} on this host, found: {there}{why}")
+    sentence = f"{where}: no {gpu_type.vendor} device {identifier!r} on this host, found: {there}{why}"
+    raise _DeviceMissing(sentence) if mine else ConfigError(sentence)
 
 
 def _refuse_sharing(drafts: Sequence[_Draft]) -> None:

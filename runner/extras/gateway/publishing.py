@@ -26,7 +26,7 @@ from runner.extras.boards.store import BoardStore
 from runner.extras.gateway.boards import shown
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state, json_body, problem
 from runner.extras.gateway.identity import OPERATOR, admin
-from runner.extras.gateway.upload import upload
+from runner.extras.gateway.upload import is_multipart, upload
 from runner.task_format import load
 from runner.task_format.model import TaskFolder
 
@@ -42,7 +42,7 @@ async def create(request: Request) -> Response:
     admin(request)
     current = app_state(request)
     _login(current)
-    if request.headers.get("content-type", "").startswith("multipart/"):
+    if is_multipart(request):
         sent = await upload(request, OPERATOR.id)
         name, visibility = sent.fields.get("name"), _visibility(sent.fields)
         board_name = await _in_thread(_from_archive, current, visibility, sent.name, sent.code, name)

@@ -24,6 +24,8 @@ SOURCE_BYTES: Final = 1_000_000
 _PARTS: Final = 16
 #: No text is longer than a file; what the parser is to keep in memory, is kept there.
 _PART_BYTES: Final = 1 << 20
+#: Values of Content-Transfer-Encoding that leave a file as it is; the parser decodes none.
+_PLAIN: Final = frozenset(("7bit", "8bit", "binary"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,8 @@ async def upload(request: Request, user_id: str, *, part: str = "file") -> Uploa
     """The part `file` of a multipart body that a user sends.
 
     Raises:
-        Refusal: 422 without such a part, 400 for a body that is none, 413 for a file that is too large, 429.
+        Refusal: 422 without such a part, 400 for a body that is none or a file in a transfer encoding, 413 for a file
+            that is too large, 429.
     """
     limits = app_state(request).limits
     if not limits.uploads.open(user_id):
@@ -58,6 +61,11 @@ async def upload(request: Request, user_id: str, *, part: str = "file") -> Uploa
     # Old clients send a path.
     bare = name.replace("\\", "/").rpartition("/")[2]
     return Upload(name=bare or "submission.py", code=code, fields=fields)
+
+
+def is_multipart(request: Request) -> bool:
+    """Whether a body says that it is a form that may have files."""
+    return request.headers.get("content-type", "").lower().startswith("multipart/")
 
 
 async def form(request: Request) -> Mapping[str, str]:
@@ -79,7 +87,7 @@ async def _read(request: Request) -> tuple[dict[str, str], dict[str, tuple[str, 
     files: dict[str, tuple[str, bytes]] = {}
     # The whole body first: a client that is refused meanwhile would not read why.
     body = await request.body()
-    if not request.headers.get("content-type", "").startswith("multipart/"):
+    if not is_multipart(request):
         bounded(body)
     try:
         # Parsing takes up to a second of a core, as of a body of separators alone.
@@ -100,11 +108,18 @@ def _parsed(request: Request) -> list[tuple[str, str | tuple[str, bytes]]]:
     async def parse() -> list[tuple[str, str | tuple[str, bytes]]]:
         async with request.form(max_files=_PARTS, max_fields=_PARTS, max_part_size=_PART_BYTES) as parts:
             return [
-                (name, (value.filename or "", await value.read()) if isinstance(value, UploadFile) else value)
+                (name, (value.filename or "", await _data(value)) if isinstance(value, UploadFile) else value)
                 for name, value in parts.multi_items()
             ]
 
     return asyncio.run(parse())
+
+
+async def _data(file: UploadFile) -> bytes:
+    encoding = file.headers.get("content-transfer-encoding", "binary")
+    if encoding.strip().lower() not in _PLAIN:
+        raise Refusal(400, f"The file is in Content-Transfer-Encoding {encoding[:100]}: send its bytes as they are")
+    return await file.read()
 
 
 def _text(decoded: str) -> str:

@@ -15,6 +15,7 @@ import math
 import os
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, is_dataclass
 from dataclasses import fields as fields_of
 from functools import cache
@@ -229,7 +230,7 @@ def pack(value: object, *, modules: frozenset[str] = frozenset()) -> Packed:
 def _refuse(name: str) -> Any:
     raise Unsupported(
         f"a {name} cannot be handed to the worker; supported are tensors, tuples, lists, dicts with text keys, "
-        "numbers, text, None, torch.dtype, torch.device and objects of the task's own classes with such attributes"
+        "numbers, text, None, torch.dtype, torch.device and, in a task, objects of its own classes with such attributes"
     )
 
 
@@ -518,21 +519,9 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """The argument with each tensor changed. Tensors that are there twice stay one."""
-    changed: dict[int, torch.Tensor] = {}
-
-    def walk(item: Any) -> Any:
-        if isinstance(item, torch.Tensor):
-            if id(item) not in changed:
-                changed[id(item)] = change(item)
-            return changed[id(item)]
-        if type(item) in (tuple, list):
-            return type(item)(walk(part) for part in item)
-        if type(item) is dict:
-            return {key: walk(part) for key, part in item.items()}
-        return item
-
-    return walk(value)
+    """A copy of the argument with each tensor changed. Tensors that are there twice stay one."""
+    tensors = {id(tensor): tensor for tensor in tensors_of(value)}
+    return deepcopy(value, {key: change(tensor) for key, tensor in tensors.items()})
 
 
 def tree_signature(packed: Packed) -> object:

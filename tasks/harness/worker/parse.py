@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from tasks.harness.shared.source import compile_text
+
 from .texts import cut, summary
 
 
@@ -18,7 +20,7 @@ def main() -> int:
     name, refused = sys.argv[1:]
     path = Path.cwd() / name
     try:
-        compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+        compile_text(path.read_bytes(), path)
     except SyntaxError as error:
         sys.stdout.write(cut(summary(error)))
         return int(refused)

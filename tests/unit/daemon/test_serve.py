@@ -32,6 +32,8 @@ from runner.daemon.shutdown import ShutdownControl
 from runner.daemon.signals import signals
 from runner.devices.quarantine import Quarantine
 from sandbox.errors import EngineRefused, NotReaped
+from tests.fakes import recordings
+from tests.fakes.nvml import Nvml
 from tests.support.waiting import PATIENCE_S
 
 # The package exports the function under the module's name.
@@ -70,6 +72,18 @@ def test_serving_with_a_wrong_configuration_is_refused(tmp_path: Path, settings:
     """The operator is told before anything runs."""
     with pytest.raises(ConfigError, match=message):
         serve(config(tmp_path, **settings))
+
+
+def test_a_host_serves_without_the_slot_of_a_lost_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log says which, and why."""
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(lambda: [recordings.nvidia("NVIDIA L4", 0x27B8, 23, (8, 9))]))
+    given = config(tmp_path, slots=[{"gpu_type": "L4", "devices": [number], "cpus": [0]} for number in (0, 1)])
+    with capture_logs() as lines:
+        (slot,) = usable_slots(given, Registry.load(given.gpus_dir))
+    assert slot.name == "nvidia0"
+    (line,) = lines
+    assert (line["event"], line["log_level"]) == ("slot_left_out", "error")
+    assert line["problem"].startswith("slots[1]: no nvidia device '1' on this host, found: 0 = ")
 
 
 def test_an_environment_that_containers_cannot_use_is_said_before_anything_is_up(

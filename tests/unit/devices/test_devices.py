@@ -206,6 +206,26 @@ def test_a_wrong_slot_is_refused(host: Host, slots: list[dict[str, Any]], messag
         detect_slots(REGISTRY, config)
 
 
+@pytest.mark.parametrize("lost", ["7", "GPU-7", "0000:7f:00.0"])
+@pytest.mark.parametrize("place", range(4))
+def test_a_lost_device_costs_its_own_slot_alone(host: Host, lost: str, place: int) -> None:
+    """However the list names it; a check names it. Where the driver lists no device, the daemon does not start."""
+    host(*["NVIDIA L4"] * 6)
+    listed = [("L4", ["0"]), ("L4", ["1"]), ("L4x4", ["2", "3", "4", "5"]), ("CPU", [])]
+    listed.insert(place, ("L4", [lost]) if place % 2 else ("L4x4", ["2", "3", "4", lost]))
+    given = tuple(SlotConfig(gpu_type=name, devices=tuple(devices)) for name, devices in listed)
+    slots = detect_slots(REGISTRY, Config(slots=given), complete=False)
+    assert [(slot.gpu_type, len(slot.devices)) for slot in slots] == [("L4", 1), ("L4", 1), ("L4x4", 4), ("CPU", 0)]
+    with pytest.raises(ConfigError, match=rf"slots\[{place}\]: no nvidia device '{lost}' on this host, found: 0 = "):
+        detect_slots(REGISTRY, Config(slots=given))
+    with pytest.raises(ConfigError, match="nothing to run jobs on"):
+        detect_slots(REGISTRY, Config(slots=given[place : place + 1]), complete=False)
+    for fails in (None, "DriverNotLoaded"):
+        host(fails=fails)
+        with pytest.raises(ConfigError, match=r"no nvidia device '0' on this host, found: none"):
+            detect_slots(REGISTRY, Config(slots=(SlotConfig(gpu_type="L4", devices=("0",)),)), complete=False)
+
+
 def explicit(*slots: dict[str, Any]) -> list[tuple[str, str, list[str], list[int]]]:
     """The shape of a list of slots."""
     return shape(Config(slots=tuple(SlotConfig(**slot) for slot in slots)))

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.harness.worker.failures import describe_failure
-from tasks.harness.worker.submission import LoadFailed, load
+from tasks.harness.worker import parse
+from tasks.harness.worker.failures import describe_failure, failed
+from tasks.harness.worker.submission import LoadFailed, import_submission, load
 
 
 @pytest.fixture(autouse=True)
@@ -50,3 +51,37 @@ def test_a_file_without_a_kernel_is_a_runtime_error_of_the_submission(
 
     assert (described["kind"], described["trace"]) == ("runtime_error", "")
     assert words in described["text"]
+
+
+#: Texts that Python does not compile, each for another reason; several are no syntax errors to it.
+NO_PYTHON = {
+    "no syntax": b"def f(:\n",
+    "a null byte": b"x = 1\0\n",
+    "no UTF-8": b"x = '\xff'\n",
+    "an unknown encoding": b"# coding: no-such-encoding\nx = 1\n",
+    "nested parentheses": b"x = " + b"(" * 300 + b"1" + b")" * 300,
+    "nested blocks": b"".join(b" " * depth + b"if 1:\n" for depth in range(120)) + b" " * 120 + b"pass\n",
+    "a long sum": b"x = " + b"+".join([b"1"] * 100_000),
+    "a long chain": b"x = a" + b".b" * 100_000,
+    "many signs": b"x = " + b"-" * 100_000 + b"1",
+    "many lambdas": b"x = " + b"lambda: " * 20_000 + b"1",
+    "many branches": b"if 0: pass\n" + b"elif 1: pass\n" * 20_000,
+    "many digits": b"x = " + b"9" * 5_000,
+}
+
+
+@pytest.mark.parametrize("text", NO_PYTHON.values(), ids=NO_PYTHON)
+def test_what_python_does_not_compile_is_a_compile_error_early_and_in_a_run(
+    tmp_path: Path, text: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One text has one verdict, whatever Python raises for it."""
+    (tmp_path / "s.py").write_bytes(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["parse", "s.py", "7"])
+    assert parse.main() == 7
+    early = capsys.readouterr().out
+
+    with pytest.raises(SyntaxError) as caught:
+        import_submission(tmp_path, "s.py")
+
+    assert describe_failure(caught.value) == failed("compile_error", early)

@@ -24,9 +24,11 @@ from tasks.harness.shared.values import (
     Snapshot,
     Unsupported,
     identity,
+    map_tensors,
     pack,
     regions,
     signature,
+    tensors_of,
     unpack,
 )
 from tasks.harness.shared.wire import WireViolation
@@ -484,3 +486,43 @@ def test_a_layout_places_each_tensor_behind_the_last() -> None:
     assert [region.start for region in found] == [0, 2 * ALIGN_BYTES, 2 * ALIGN_BYTES, 3 * ALIGN_BYTES]
     assert tuple(region.nbytes for region in found) == layout.sizes
     assert not any(region.inputs for region in found)
+
+
+class _Pair(NamedTuple):
+    one: Any
+    two: Any
+
+
+class _OwnList(list[Any]):
+    """A list of a class of its own."""
+
+
+#: Makes a container of two values, of each kind in which arguments come.
+CONTAINERS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "tuple": lambda *values: values,
+    "list": lambda *values: [*values],
+    "named tuple": _Pair,
+    "own list": lambda *values: _OwnList(values),
+    "dict": lambda one, two: {"one": one, "two": two},
+    "ordered dict": lambda one, two: OrderedDict(one=one, two=two),
+    "default dict": lambda one, two: defaultdict(int, one=one, two=two),
+    "namespace": lambda one, two: SimpleNamespace(one=one, two=two),
+}
+
+
+@pytest.mark.parametrize("outer", CONTAINERS.values(), ids=CONTAINERS)
+@pytest.mark.parametrize("inner", CONTAINERS.values(), ids=CONTAINERS)
+def test_the_tensors_that_are_listed_are_those_that_are_changed(
+    outer: Callable[[Any, Any], Any], inner: Callable[[Any, Any], Any]
+) -> None:
+    """In containers of the same kinds, none of which is shared with the original."""
+    shared, more = torch.zeros(2), torch.ones(3)
+    value = outer(inner(shared, 5), inner(more, shared))
+
+    changed = map_tensors(value, lambda tensor: tensor + 1)
+
+    tensors = tensors_of(changed)
+    assert [tensor.tolist() for tensor in tensors] == [[1, 1], [2, 2, 2], [1, 1]]
+    assert tensors[0] is tensors[2]
+    assert [tensor.tolist() for tensor in tensors_of(value)] == [[0, 0], [1, 1, 1], [0, 0]]
+    assert str(changed) == str(outer(inner(tensors[0], 5), inner(tensors[1], tensors[0])))

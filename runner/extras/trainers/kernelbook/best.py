@@ -78,6 +78,6 @@ def normalised(code: str) -> str:
     """A hash of code that comments, blank lines and layout do not change; of the text where it is no Python."""
     try:
         code = ast.unparse(ast.parse(code))
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         code = code.strip()
     return hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest()

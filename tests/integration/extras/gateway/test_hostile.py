@@ -18,6 +18,13 @@ SEED = 998877665544
 HOST = "the-name-of-a-host"
 TYPE = f"multipart/form-data; boundary={BOUNDARY}"
 WHOLE, _ = multipart()
+
+
+def _in_encoding(encoding: bytes) -> tuple[bytes, str]:
+    """The body, whose file names the encoding in which it is (RFC 7578 deprecates it)."""
+    return WHOLE.replace(b"Content-Type", b"content-transfer-encoding: " + encoding + b"\r\nContent-Type"), TYPE
+
+
 #: Bodies and their content types.
 BODIES: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", TYPE),
@@ -39,6 +46,7 @@ BODIES: dict[str, tuple[bytes, str]] = {
     "a long header": (WHOLE.replace(b"application/octet-stream", b"x" * 100_000), TYPE),
     "many headers": (WHOLE.replace(b"Content-Type", b"".join(b"X-%d: y\r\n" % i for i in range(2000)) + b"C"), TYPE),
     "no name": (WHOLE.replace(b'name="file"; ', b""), TYPE),
+    **{f"a file in {name}": _in_encoding(name.encode()) for name in ("base64", "Quoted-Printable", "x-other")},
     "many fields": (b"a=1&" * 5000, "application/x-www-form-urlencoded"),
 }
 #: Odd, and harmless.
@@ -46,7 +54,9 @@ HARMLESS = {
     "a name that is no text": (WHOLE.replace(b"fast.py", b"\xff\xfe\x00.py"), TYPE),
     "a name with quotes": (WHOLE.replace(b"fast.py", b'a\\"b.py'), TYPE),
     "a name with percent signs": (WHOLE.replace(b"fast.py", b"a%0Ab.py"), TYPE),
+    "another case": (multipart(b"# long\n" * 20_000)[0], TYPE.replace("multipart/form-data", "Multipart/Form-Data")),
     "a foreign charset": (WHOLE, TYPE + "; charset=no-such-charset"),
+    **{f"a file in {name}": _in_encoding(name.encode()) for name in ("binary", "8bit", "7Bit")},
     "a charset with surrogates": (WHOLE.replace(b"fast.py", b"+2AA-.py"), TYPE + "; charset=utf-7"),
 }
 

@@ -89,6 +89,30 @@ def test_a_proxy_is_trusted_through_a_socket_of_both_versions(proxies: str, host
     assert (host in ProxyHeadersMiddleware(cast("Any", None), trusted(proxies)).trusted_hosts) == is_trusted
 
 
+@pytest.mark.parametrize("listed", ["{}", "198.51.100.9, {}", "{}, 10.0.0.1:49152"])
+@pytest.mark.parametrize(
+    ("forwarded", "key"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("192.0.2.7:49152", "192.0.2.7"),
+        ("2001:db8:1:2::5", "2001:db8:1:2::"),
+        ("[2001:db8:1:2::5]", "2001:db8:1:2::"),
+        ("[2001:db8:1:2::5]:49152", "2001:db8:1:2::"),
+    ],
+)
+def test_a_forwarded_address_counts_without_its_port(forwarded: str, key: str, listed: str) -> None:
+    """Each connection has another port; some proxies write it beside the address."""
+    keys = []
+
+    async def note(scope: Any, _receive: Any, _send: Any) -> None:  # noqa: ANN401 - ASGI's
+        keys.append(identity.address(Request(scope)))
+
+    headers = [(b"x-forwarded-for", listed.format(forwarded).encode())]
+    scope: Any = {"type": "http", "headers": headers, "client": ("10.0.0.1", 0), "scheme": "http"}
+    asyncio.run(ProxyHeadersMiddleware(note, trusted("10.0.0.0/24"))(scope, cast("Any", None), cast("Any", None)))
+    assert keys == [key]
+
+
 def test_streams_are_counted_per_user() -> None:
     """A tenth for one user; closing makes room. Watchers of live pages have as many beside; an address has half."""
     bound = limits.Limits(per_minute=60, streams=20)

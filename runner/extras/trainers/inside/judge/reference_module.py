@@ -27,6 +27,7 @@ from tasks.harness.judge.author_code import sentence_of
 from tasks.harness.judge.own_settings import OwnSettings
 from tasks.harness.judge.problem import fill_heap
 from tasks.harness.shared.generators import seed_all
+from tasks.harness.shared.source import compile_text
 from tasks.harness.shared.values import map_tensors, tensors_of
 
 from .compare import Tolerance, compare, kind_of
@@ -126,10 +127,9 @@ class Reference:
         module.__file__ = str(path)
         sys.modules["reference"] = module
         try:
-            # As Python reads a file: a mark of the byte order, a line that names the encoding.
             data = text.encode("utf-8")
-            code = compile(data, str(path), "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            code = compile_text(data, path)
+        except (SyntaxError, ValueError) as error:
             raise InvalidReference(f"the reference is no Python: {sentence_of(error)}") from error
         # torch.jit and inspect look for the source.
         path.write_bytes(data)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,8 +34,9 @@ def encode_value(value: object) -> object:  # noqa: PLR0911 one branch per kind 
     Raises:
         Unsupported: a class or function from outside torch, which the other side lacks.
     """
-    if isinstance(value, Config):
-        return {_MARK: "config", "items": {key: encode_value(item) for key, item in vars(value).items()}}
+    if isinstance(value, SimpleNamespace):
+        kind = "config" if isinstance(value, Config) else "namespace"
+        return {_MARK: kind, "items": {key: encode_value(item) for key, item in vars(value).items()}}
     if isinstance(value, (type, *_FUNCTIONS)):
         return {_MARK: "name", "name": _name_of(value)}
     if isinstance(value, slice):
@@ -67,7 +70,10 @@ def decode_value(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """An output with tuples, dicts and tensors in place of their subclasses, Python's numbers in place of numpy's."""
+    """An output with tuples, dicts and tensors in place of their subclasses, Python's numbers in place of numpy's.
+
+    Of namespaces and dataclasses their attributes count.
+    """
     kind = type(value)
     if isinstance(value, torch.Tensor):
         return value if kind in _PLAIN else value.as_subclass(torch.Tensor)
@@ -77,6 +83,10 @@ def plain(value: Any) -> Any:
         return tuple(plain(item) for item in value)
     if isinstance(value, list):
         return [plain(item) for item in value]
+    if isinstance(value, SimpleNamespace):
+        value = vars(value)
+    elif is_dataclass(value) and not isinstance(value, (dict, type)):
+        value = {each.name: getattr(value, each.name) for each in fields(value)}
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     return value.item() if isinstance(value, np.generic) else value
@@ -143,7 +153,8 @@ def _named(name: str) -> object:
 
 
 _MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "config": lambda value: Config(**{key: decode_value(item) for key, item in value["items"].items()}),
+    "config": lambda value: Config(**decode_value(value["items"])),
+    "namespace": lambda value: SimpleNamespace(**decode_value(value["items"])),
     "name": lambda value: _named(value["name"]),
     "slice": lambda value: slice(*value["items"]),
     "set": lambda value: {decode_value(item) for item in value["items"]},

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from types import ModuleType
-from typing import Any
+from types import ModuleType, SimpleNamespace
 
 NAME = "_paritybench_helpers"
 
 
-class Config:
+class Config(SimpleNamespace):
     """A bag of attributes, as configurations of models are: read by attribute, by key or by `get`."""
-
-    def __init__(self, **values: Any) -> None:
-        self.__dict__.update(values)
 
     def get(self, name: str, default: object = None) -> object:
         """The value of a name, or the default."""
@@ -39,11 +35,7 @@ class Config:
         """The names."""
         return iter(self.__dict__)
 
-    def __eq__(self, other: object) -> bool:
-        """Whether the other is a bag of equal values."""
-        return isinstance(other, Config) and vars(other) == vars(self)
-
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a namespace has none
 
     def __repr__(self) -> str:
         """As it was made."""

@@ -35,6 +35,7 @@ from runner.extras.trainers.inside.shared.module_values import decode_value, has
 from runner.extras.trainers.inside.shared.own_memory import limit_memory
 from tasks.harness.shared import torch_headers
 from tasks.harness.shared.generators import seed_all, seed_some
+from tasks.harness.shared.source import compile_text
 from tasks.harness.shared.values import tensors_of
 from tasks.harness.worker.submission import LoadFailed, Submission
 
@@ -47,10 +48,7 @@ def parse(code: str) -> CodeType:
     Raises:
         SyntaxError: it is no Python.
     """
-    try:
-        return compile(code.encode("utf-8"), _FILE, "exec", dont_inherit=True)
-    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
-        raise SyntaxError(f"the text cannot be compiled: {error}") from error
+    return compile_text(code.encode("utf-8"), _FILE)
 
 
 def load_module(code: str, entry_points: list[str]) -> Submission:
@@ -68,9 +66,7 @@ def load_module(code: str, entry_points: list[str]) -> Submission:
     module = ModuleType("candidate")
     module.__file__ = str(directory / _FILE)
     sys.modules["candidate"] = module
-    # As Python reads a file, and as those who look for the source read it: by the line that names the encoding.
-    compiled = compile(data, module.__file__, "exec", dont_inherit=True)
-    exec(compiled, module.__dict__)  # noqa: S102 that is what this process is for
+    exec(compile_text(data, module.__file__), module.__dict__)  # noqa: S102 that is what this process is for
     for name in entry_points:
         kind = module.__dict__.get(name)
         if callable(kind):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -24,6 +27,7 @@ from tasks.harness.shared.values import Unsupported, pack, unpack
         {1, 2},
         {1: "a", (2, 3): "b"},
         {"a": [1, (2.5, None)], "d": torch.float16},
+        SimpleNamespace(hidden=4, act=torch.nn.ReLU, inner=SimpleNamespace(sizes=[1, 2])),
     ],
 )
 def test_values_arrive_as_they_were(value: object) -> None:
@@ -61,3 +65,28 @@ def test_named_tuples_become_tuples() -> None:
     found = plain(torch.max(torch.ones(2, 2), 0))
     assert type(found) is tuple
     assert len(found) == 2
+
+
+@dataclass
+class _Plain:
+    a: Any
+    b: Any = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Frozen:
+    a: Any
+    b: Any = 2
+
+
+class _Named(NamedTuple):
+    a: Any
+    b: Any = 2
+
+
+@pytest.mark.parametrize("inner", [_Plain, _Frozen, lambda a: SimpleNamespace(a=a, b=2), lambda a: Config(a=a, b=2)])
+@pytest.mark.parametrize("outer", [_Plain, _Frozen, lambda a: SimpleNamespace(a=a, b=2), lambda a: {"a": a, "b": 2}])
+def test_the_attributes_of_an_output_count(outer: Any, inner: Any) -> None:  # noqa: ANN401 - any class
+    """Of dataclasses and namespaces; those of a named tuple are its items."""
+    assert plain(outer([inner(1.5)])) == {"a": [{"a": 1.5, "b": 2}], "b": 2}
+    assert plain(_Named(inner(1.5))) == ({"a": 1.5, "b": 2}, 2)

@@ -70,6 +70,30 @@ def test_sizes_are_read_when_inputs_are_made(tmp_path: Path) -> None:
     assert _reference(text, tmp_path).inputs(1)[0].shape == (4,)
 
 
+@pytest.mark.parametrize(
+    ("made", "read"),
+    [
+        ("torch.ones(4)", "x"),
+        ("[torch.ones(4)]", "x[0]"),
+        ("collections.OrderedDict(a=torch.ones(4))", "x['a']"),
+        ("collections.namedtuple('P', 'a b')(torch.ones(4), 3)", "x.a"),
+        ("types.SimpleNamespace(a=[torch.ones(4)])", "x.a[0]"),
+        ("_mock_config(a=torch.ones(4))", "x.a"),
+    ],
+)
+def test_a_call_changes_copies_of_its_inputs_in_any_container(made: str, read: str, tmp_path: Path) -> None:
+    """In the precision that was asked for."""
+    text = "import collections, types\nfrom _paritybench_helpers import _mock_config\n"
+    reference = _reference(text + _module(f"return {read}.mul_(2) + 0", inputs=f"[{made}]"), tmp_path)
+    reference.precision = torch.float16
+    reference.construct()
+    args = reference.inputs(1)
+    for _ in range(2):
+        output, (left,) = reference.run(args, None)
+        assert torch.equal(output, torch.full((4,), 2.0, dtype=torch.float16))
+        assert torch.equal(left, output)
+
+
 def test_the_precision_leaves_integers_and_bools_alone(tmp_path: Path) -> None:
     """The precision leaves integers and bools alone."""
     text = _module("return x", inputs="[torch.ones(2), torch.ones(2, dtype=torch.int64), torch.ones(2) > 0, 7]")
@@ -82,6 +106,7 @@ def test_the_precision_leaves_integers_and_bools_alone(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("class Model(:", "no Python"),
+        ("x = " + "+".join("1" * 100_000), "no Python: SyntaxError: the text cannot be compiled: maximum recursion"),
         ("raise RuntimeError('x')", "cannot be imported: RuntimeError: x"),
         ("import nothing_of_that_name", "cannot be imported: ModuleNotFoundError"),
         ("raise SystemExit(3)", "cannot be imported: SystemExit"),

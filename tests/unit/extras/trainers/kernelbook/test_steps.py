@@ -148,9 +148,11 @@ def test_the_best_row_of_each_code(tmp_path: Path) -> None:
         evaluation(0, 1.0, "Net", info={"module_name": "Net", "python_code": "x = 1  # one"}),
         evaluation(1, 2.0, "Other", info={"module_name": "Other", "python_code": "\nx=1"}),
         evaluation(2, 1.0, "Net", info={"module_name": "Net", "python_code": "x = 2"}),
+        evaluation(3, 1.0, "Net", info={"module_name": "Net", "python_code": "x = " + "+".join("1" * 100_000)}),
+        evaluation(4, 1.0, "Net", info={"module_name": "Net", "python_code": "x = " + "lambda: " * 20_000 + "1"}),
     ]
     best.run(write(tmp_path / "in.jsonl", rows), tmp_path / "best.jsonl", by_code=True)
-    assert [row["example_id"] for row in read(tmp_path / "best.jsonl")] == [1, 2]
+    assert [row["example_id"] for row in read(tmp_path / "best.jsonl")] == [1, 2, 3, 4]
 
 
 def test_the_published_numbers(tmp_path: Path) -> None:
