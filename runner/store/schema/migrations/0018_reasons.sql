@@ -1,0 +1,1 @@
+-- What runner.status says of a failure, and the defaults of runner.matching.
