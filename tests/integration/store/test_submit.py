@@ -50,7 +50,7 @@ def test_leaderboard_mode_makes_two_jobs_and_private_only_the_secret_one(bench: 
 
 
 def test_a_user_name_is_kept_when_none_is_given(queue: Bench, db: Db) -> None:
-    """A frontend that does not know the name does not erase it, nor an empty field; one that knows a new one changes it."""
+    """A frontend that does not know the name, or sends an empty one, does not erase it; a new one changes it."""
     for given, kept in (
         ("", None),
         ("Ada", "Ada"),
