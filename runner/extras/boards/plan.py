@@ -95,7 +95,7 @@ def require_word(board: str) -> None:
     Raises:
         TaskError: it has white space.
     """
-    if len(board.split()) != 1:
+    if board.split() != [board]:
         raise TaskError(
             f"leaderboard name is {board!r}, expected no white space: a file names it in `#!POPCORN leaderboard NAME`"
         )

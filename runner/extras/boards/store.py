@@ -12,6 +12,7 @@ from typing import Any, Final, NotRequired, TypedDict, Unpack
 
 from runner.base.errors import BoardError, NotFoundError
 from runner.base.model import NEVER, Demand, Json, TimingAssurance
+from runner.base.safe import visible
 from runner.extras.boards.again import ResultStore
 from runner.extras.boards.queries import QUERIES
 from runner.extras.queries import SHARED
@@ -334,11 +335,13 @@ def _evaluator(task: Json, extra: Json) -> object:
 
 
 def check_new_name(name: str) -> None:
-    """Refuse a name that no page could have as its address.
+    """Refuse a name that no page could have as its address, or that reads as another.
 
     Raises:
-        BoardError: it has a slash, or is dots alone.
+        BoardError: it has a slash or what is not seen, or is dots alone.
     """
+    if visible(name) != name:
+        raise BoardError(f"leaderboard name {name!r}: expected visible text")
     if "/" in name or name in (".", ".."):
         raise BoardError(f"leaderboard name {name!r}: found a slash or dots alone, expected a part of an address")
 

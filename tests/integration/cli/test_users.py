@@ -32,6 +32,21 @@ def test_a_token_is_printed_once_and_stored_as_a_digest(cli: Call, database_url:
     assert cli("user", "token", "temp_x").code == 2
 
 
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_name_without_a_letter_is_none(cli: Call, database_url: str, blank: str) -> None:
+    """A new user's is the id then, a known one keeps theirs: else rankings would show nothing."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for code in ("1b9d6bcd", "2b9d6bcd"):
+            connection.execute("SELECT runner.begin_login(%s, %s, 'github', 'here')", (code, "sha256:" + code * 8))
+        assert cli("user", "token", "ada", "--name", blank).code == 0
+        assert cli("user", "approve", "1b9d6bcd", "bob", "--name", blank).code == 0
+        assert cli("user", "token", "eve", "--name", "Eve").code == 0
+        assert cli("user", "approve", "2b9d6bcd", "eve", "--name", blank, "--existing").code == 0
+        assert cli("user", "token", "eve", "--name", blank).code == 0
+        found = connection.execute("SELECT id, user_name FROM leaderboard.user_info ORDER BY id").fetchall()
+    assert found == [("ada", "ada"), ("bob", "bob"), ("eve", "Eve")]
+
+
 def test_a_login_is_approved_listed_and_revoked(cli: Call, database_url: str) -> None:
     """By the code that its owner tells; of another user's account only with --existing."""
     with psycopg.connect(database_url, autocommit=True) as connection:

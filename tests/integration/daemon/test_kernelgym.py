@@ -69,6 +69,10 @@ def test_what_its_clients_send_is_answered(served: Rig) -> None:
         ("POST", "/evaluate", {**task("a"), "kernel_code": "class ModelNew: pass  # another"}),
         ("POST", "/evaluate", b"{torn"),
         ("POST", "/evaluate/batch", {"tasks": []}),
+        # Numbers of JSON have no type: 5.0 is the five of the first request, 2.5 no number of trials.
+        ("POST", "/evaluate", {**task("a"), "num_correct_trials": 5.0, "num_perf_trials": 20.0}),
+        ("POST", "/evaluate", {**task("d"), "num_correct_trials": 2.5}),
+        ("POST", "/evaluate", {**task("d"), "num_perf_trials": 2.5}),
     )
     first = answers[0][1]
     assert answers[0][0] == 200
@@ -86,7 +90,8 @@ def test_what_its_clients_send_is_answered(served: Rig) -> None:
     assert (four["correctness"], four["error_code"]) == (False, "VALIDATION_ERROR")
     assert answers[2][1] == {"task_id": "b", "status": "completed"}
     assert answers[3][1] == first
-    assert [status for status, _ in answers[4:]] == [404, 200, 400, 400, 400, 400, 400]
+    assert [status for status, _ in answers[4:]] == [404, 200, 400, 400, 400, 400, 400, 200, 400, 400]
+    assert answers[11][1] == first
     assert "other content" in answers[8][1]["detail"]
     # Requests that come together share a job.
     assert len(served.evaluator.seen) == 2

@@ -157,3 +157,21 @@ def test_verdict_and_cause_choose_what_is_evaluated_again(queue: Bench, db: Db) 
     assert queue.claim().submission_id == ids["the ENGINE hung"]
     with pytest.raises(psycopg.Error, match="'odd' is no verdict"):
         db.execute("SELECT runner.rerun(verdicts => '{odd}')")
+
+
+def test_what_is_to_be_evaluated_again_can_be_looked_at_by_any_one_filter(queue: Bench, db: Db) -> None:
+    """`matching` chooses by the arguments of `rerun` and `invalidate`, of which none is required."""
+    submission_id = ranked_submission(queue)
+    filters: dict[str, object] = {
+        "submission_id": submission_id,
+        "leaderboard": "identity",
+        "host": "host-a",
+        "since": "-infinity",
+        "until": "infinity",
+        "gpu_types": ["CPU"],
+        "verdicts": ["accepted"],
+    }
+    for name, chosen in filters.items():
+        query = f"SELECT submission_id FROM runner.matching({name} => %s)"  # noqa: S608 - a name of ours
+        assert value(db, query, chosen) == submission_id
+    assert value(db, "SELECT count(*) FROM runner.matching(cause => 'no such cause')") == 0

@@ -314,3 +314,34 @@ def test_of_a_secret_run_an_author_sees_its_verdict_alone(queue: Bench, finish: 
     assert {key for row in secret for key, value in row.items() if value is not None} == seen
     public = db.execute("SELECT system_info FROM runner.result WHERE NOT secret").fetchall()
     assert all(row["system_info"] for row in public)
+
+
+@pytest.mark.parametrize("mode", ["test", "benchmark", "profile", "leaderboard"])
+def test_an_error_is_the_reason_of_the_gravest_public_job(queue: Bench, db: Db, mode: str) -> None:
+    """In every mode, with or without rows, on several GPU types; of our faults a sentence without the host's error."""
+    for verdict in set(Verdict) - {Verdict.ACCEPTED}:
+        for runs in ((), (run_record("test", passed=False),)):
+            submission_id = queue.submit(mode=mode)
+            queue.store.complete(queue.claim_of(submission_id), result(verdict, *runs))
+            found = status(db, submission_id)
+            ours = "the evaluation on CPU failed for a reason that is not yours"
+            assert found["verdict"] == verdict
+            assert found["error"] == (ours if verdict is Verdict.INTERNAL_ERROR else f"because {verdict}")
+    queue.board("pair", "CPU", "H100")
+    submission_id = queue.submit(leaderboard="pair", mode=mode, gpu_types=["CPU", "H100"])
+    queue.store.complete(queue.claim("CPU"), result(Verdict.COMPILE_ERROR))
+    queue.store.complete(queue.claim("H100"), result(Verdict.WRONG_ANSWER))
+    assert status(db, submission_id)["error"] == "because compile_error"
+
+
+def test_an_error_says_nothing_of_a_secret_job(queue: Bench, db: Db) -> None:
+    """Its own words may tell of secret data."""
+    for verdict in set(Verdict) - {Verdict.ACCEPTED}:
+        submission_id = queue.submit(mode="leaderboard")
+        public = queue.claim_of(submission_id)
+        queue.store.complete(public, ranked(public))
+        queue.store.complete(queue.claim_of(submission_id), result(verdict, error="the secret is 17"))
+        found = status(db, submission_id)
+        assert found["verdict"] == verdict
+        assert found["error"]
+        assert "17" not in found["error"]

@@ -50,8 +50,15 @@ def test_leaderboard_mode_makes_two_jobs_and_private_only_the_secret_one(bench: 
 
 
 def test_a_user_name_is_kept_when_none_is_given(queue: Bench, db: Db) -> None:
-    """A frontend that does not know the name does not erase it; one that knows a new one changes it."""
-    for given, kept in (("Ada", "Ada"), (None, "Ada"), ("Grace", "Grace")):
+    """A frontend that does not know the name, or sends an empty one, does not erase it; a new one changes it."""
+    for given, kept in (
+        ("", None),
+        ("Ada", "Ada"),
+        (None, "Ada"),
+        ("", "Ada"),
+        (" ", "Ada"),
+        (" Grace L.", " Grace L."),
+    ):
         queue.submit(user_name=given)
         assert rows(db, "SELECT user_name FROM leaderboard.user_info") == [(kept,)]
 

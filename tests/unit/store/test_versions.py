@@ -27,6 +27,7 @@ DIGESTS: Final[Mapping[str, str]] = {
     "0015_one_rule_one_bot": "0469bdc30c52d5bfe066e315580c8cda1120738ada97db13fd71020ce0d6db45",
     "0016_keys": "f0debf089383025244d309379678a9b7d780c8e5d9e52a3cfc499598d3539720",
     "0017_meetings": "77b1551aa7eab7a52101e6ee49e5b4a11cd84709ed38d23888217bd9a350afcf",
+    "0018_reasons": "adb2bc74b151258a7fa240e68e49ef7676102d16a265d0c9f14e11490aad34f0",
 }
 
 

@@ -15,6 +15,8 @@ DECLARE
     v_fewest integer;
 BEGIN
     PERFORM runner.check_isolation();
+    final.top := coalesce(final.top, 10);
+    final.rounds := coalesce(final.rounds, 25);
     -- Of two calls the second sees the final of the first.
     PERFORM runner.hold_board(final.leaderboard);
     SELECT l.id, l.deadline INTO v_board FROM leaderboard.leaderboard l WHERE l.name = final.leaderboard;
@@ -56,8 +58,7 @@ BEGIN
     WHERE runner.tie_bound(n.rounds * hosts, 0) * (finalists * (finalists - 1) / 2) <= 0.05;
     IF (final.rounds BETWEEN v_fewest AND 1000) IS NOT TRUE THEN
         PERFORM runner.refuse('KR035',
-            format('%s rounds of %s finalists on %s hosts, expected %s to 1000', coalesce(final.rounds, 0),
-                finalists, hosts,
+            format('%s rounds of %s finalists on %s hosts, expected %s to 1000', final.rounds, finalists, hosts,
                    v_fewest),
             'With fewer no order could be clear.');
     END IF;

@@ -83,16 +83,18 @@ def item_of(task: object) -> Item:
             raise _BadRequestError(f"{key} is missing, or no text")
         texts[key] = task[key]
     settings: dict[str, Any] = {}
-    for key, ours, least, most in (
-        ("num_correct_trials", "inputs", 1, 20),
-        ("num_perf_trials", "timed_calls", 0, 1000),
-        ("timeout", "timeout_s", 1, 3600),
+    for key, ours, least, most, whole in (
+        ("num_correct_trials", "inputs", 1, 20, True),
+        ("num_perf_trials", "timed_calls", 0, 1000, True),
+        ("timeout", "timeout_s", 1, 3600, False),
     ):
         value = task.get(key)
         if value is not None:
             if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
                 raise _BadRequestError(f"{key} is {value!r}, expected a number from {least} to {most}")
-            settings[ours] = value
+            if whole and value != int(value):
+                raise _BadRequestError(f"{key} is {value!r}, expected a whole number")
+            settings[ours] = int(value) if whole else value
     if task.get("run_performance") is False or task.get("measure_performance") is False:
         settings["timed_calls"] = 0
     if task.get("reference_backend") == "torch_compile":

@@ -35,6 +35,7 @@ BEGIN
     PERFORM runner.check_isolation();
     -- Forms send an empty text for none.
     submit.leaderboard := nullif(btrim(submit.leaderboard), '');
+    submit.user_name := substring(submit.user_name FROM '.*\S.*');
     -- Editors put a byte order mark there.
     IF substring(submit.code FROM 1 FOR 3) = E'\\xEFBBBF' THEN
         submit.code := substring(submit.code FROM 4);

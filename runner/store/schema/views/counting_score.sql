@@ -1,6 +1,7 @@
--- The public scores that count: the time is what the leaderboard demands, the submission is not marked hacked, its user
--- is not banned, the secret run on the same GPU type passed, and none failed there. To be asked for one row of
--- leaderboard.runs at a time: then it walks no table and makes no join.
+-- The public scores that count: it is a ranked run's and can be a time (other programs may write any number), the time
+-- is what the leaderboard demands, the submission is not marked hacked, its user is not banned, the secret run on the
+-- same GPU type passed, and none failed there. To be asked for one row of leaderboard.runs at a time: then it walks no
+-- table and makes no join.
 CREATE OR REPLACE VIEW runner.counting_score AS
 SELECT r.id AS run_id, s.id AS submission_id, s.leaderboard_id, r.runner AS gpu_type, s.user_id, r.score,
        s.submission_time, s.file_name,
@@ -9,7 +10,11 @@ SELECT r.id AS run_id, s.id AS submission_id, s.leaderboard_id, r.runner AS gpu_
 FROM leaderboard.runs r
 CROSS JOIN LATERAL (SELECT * FROM leaderboard.submission o WHERE o.id = r.submission_id OFFSET 0) AS s
 LEFT JOIN LATERAL (SELECT * FROM runner.board o WHERE o.leaderboard_id = s.leaderboard_id OFFSET 0) AS b ON true
-WHERE NOT r.secret AND r.score IS NOT NULL AND r.passed
+WHERE NOT r.secret AND r.mode = 'leaderboard' AND r.passed
+  -- NaN is above all numbers.
+  AND r.score >= 1e-9 AND r.score < 1e300
+  AND CASE WHEN jsonb_typeof(r.meta -> 'duration') = 'number'
+      THEN r.score <= (r.meta ->> 'duration')::numeric ELSE true END
   AND coalesce(coalesce(r.system_info #>> '{runner,assurance,timing}', 'claimed') = ANY (b.ranked), true)
   AND s.status IS DISTINCT FROM 'hacked'
   AND (SELECT count(*) FROM leaderboard.submission_job_status t WHERE t.submission_id = s.id

@@ -9,7 +9,9 @@ SELECT s.id AS submission_id, l.name AS leaderboard, s.user_id, u.user_name, s.f
        CASE WHEN NOT jobs.open AND NOT (jobs.gravity = 1 AND jobs.partial) THEN
            (ARRAY['accepted', 'wrong_answer', 'time_limit', 'memory_limit', 'output_limit', 'runtime_error',
                   'compile_error', 'rejected', 'invalid', 'internal_error'])[jobs.gravity] END AS verdict,
-       coalesce(s.done, false) AS done, t.status AS job_status, t.error,
+       coalesce(s.done, false) AS done, t.status AS job_status,
+       -- KernelBot's row lacks most reasons. It has those of what was not evaluated as a whole.
+       CASE WHEN jobs.open OR jobs.partial THEN t.error ELSE coalesce(jobs.reason, t.error) END AS error,
        -- Each half is a range of job_ready_idx, and ordered, so that only this index is a way to it. Counting ends at
        -- 1000: a longer queue costs a status no more.
        (SELECT min(1 + ahead.jobs)
@@ -69,10 +71,10 @@ CROSS JOIN LATERAL (
                WHEN bool_or(j.current AND j.state = 'cancelled') THEN 'cancelled'
                ELSE 'done'
            END AS state,
-           max(array_position(
-               ARRAY['accepted', 'wrong_answer', 'time_limit', 'memory_limit', 'output_limit', 'runtime_error',
-                     'compile_error', 'rejected', 'invalid', 'internal_error'], j.verdict))
-               FILTER (WHERE j.current AND j.retired_at IS NULL) AS gravity,
+           max(j.gravity) FILTER (WHERE j.current AND j.retired_at IS NULL) AS gravity,
+           -- The gravest job's. NULL for a secret one, and for our faults: KernelBot's row has sentences for both.
+           (array_agg(CASE WHEN NOT j.secret AND j.verdict <> 'internal_error' THEN j.error END
+               ORDER BY j.gravity DESC, j.id) FILTER (WHERE j.current AND j.gravity > 1))[1] AS reason,
            bool_or(j.current AND (j.state = 'cancelled' OR j.retired_at IS NOT NULL)) AS partial,
            jsonb_agg(j.progress || jsonb_build_object('gpu_type', j.gpu_type) ORDER BY j.id)
                FILTER (WHERE j.state = 'running' AND NOT j.secret AND j.progress IS NOT NULL) AS progress,
@@ -109,6 +111,9 @@ CROSS JOIN LATERAL (
            bool_or(j.open AND j.replaces IS NOT NULL) AS rerunning
     FROM (
         SELECT o.*,
+               array_position(
+                   ARRAY['accepted', 'wrong_answer', 'time_limit', 'memory_limit', 'output_limit', 'runtime_error',
+                         'compile_error', 'rejected', 'invalid', 'internal_error'], o.verdict) AS gravity,
                o.open OR (NOT o.superseding AND (o.retired_at IS NULL OR o.retired_as = 'invalidated')) AS current,
                -- The job that says most of an evaluation: the one that runs, else the public one.
                o.open AND o.id = first_value(o.id) OVER (

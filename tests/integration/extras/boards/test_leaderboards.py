@@ -49,6 +49,10 @@ WRONG: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     ({}, ("--gpu", "H1000"), "did you mean 'H100'"),
     ({}, ("--deadline", "tomorrow"), "expected a date like"),
     ({}, ("--name", "two words"), "expected no white space"),
+    ({}, ("--name", " first"), "expected no white space"),
+    ({}, ("--name", "last\u00a0"), "expected no white space"),
+    ({}, ("--name", "a\u202eb"), "expected visible text"),
+    ({}, ("--name", "a\u200bb"), "expected visible text"),
 ]
 
 

@@ -7,7 +7,8 @@
 --             offered.
 -- SECURITY DEFINER, as are the functions that act on the evaluations.
 CREATE OR REPLACE FUNCTION runner.matching(
-    submission_id bigint, leaderboard text, host text, since timestamptz, until timestamptz, gpu_types text[],
+    submission_id bigint DEFAULT NULL, leaderboard text DEFAULT NULL, host text DEFAULT NULL,
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, gpu_types text[] DEFAULT NULL,
     verdicts text[] DEFAULT NULL, cause text DEFAULT NULL
 ) RETURNS SETOF runner.evaluation
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -13,9 +13,7 @@ SELECT a.run_id, a.submission_id, s.leaderboard_id, l.name AS problem_name, s.us
            WHEN abs(a.score) < 1e-300 THEN 0::float8
            ELSE a.score::float8
        END AS score_raw,
-       -- Only the first that applies. Down to longer_than_run the score is unusable, whichever program wrote it. The
-       -- others are the rule of runner.counting_score: the time is not what the leaderboard demands, the secret run did
-       -- not pass, or the user is banned.
+       -- Only the first that applies: the rule of runner.counting_score, with names.
        CASE
            WHEN a.score IS NULL THEN NULL
            WHEN s.status = 'hacked' OR t.status = 'hacked' THEN 'hacked'

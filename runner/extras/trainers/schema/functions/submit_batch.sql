@@ -67,7 +67,8 @@ BEGIN
         PERFORM runner.refuse('KR050', 'the name of a batch has 1 to 255 characters, none of them a control character',
             'Choose another name, or none.');
     END IF;
-    IF submit_batch.group_size IS NULL OR submit_batch.group_size NOT BETWEEN 1 AND 16 THEN
+    submit_batch.group_size := coalesce(submit_batch.group_size, 8);
+    IF submit_batch.group_size NOT BETWEEN 1 AND 16 THEN
         PERFORM runner.refuse('KR050', format('group_size is %s, expected 1 to 16', submit_batch.group_size),
             'Choose 8.');
     END IF;
