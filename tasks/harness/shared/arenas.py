@@ -49,6 +49,9 @@ class Arena:
         # Populated at once, so that page faults belong to the hand-over and not to the timed kernel.
         self._map = reserved or mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
         self._start = start
+        first = _address(self._map) + start
+        #: The addresses at which it is mapped.
+        self.addresses = range(first, first + size)
         self._in_huge_pages = False
 
     @classmethod
@@ -137,12 +140,6 @@ class Arena:
     def read_into(self, into: memoryview, offset: int) -> None:
         """Copy the bytes at an offset to memory of the caller's."""
         into[:] = self.window(offset, len(into))
-
-    @property
-    def addresses(self) -> range:
-        """The addresses at which it is mapped."""
-        start = _address(self._map) + self._start
-        return range(start, start + self.size)
 
     def poison(self) -> None:
         """Fill the arena with unpredictable bytes."""
