@@ -21,6 +21,7 @@ import stat
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ _LIMITS = {
     "nice": 13,
     "rtprio": 14,
 }
+#: Makes terminals, for which threads of the kernel work while those that write to them sleep.
+_TERMINAL_MAKERS = (Path("/dev/ptmx"), Path("/dev/pts/ptmx"))
 
 
 def main() -> None:
@@ -93,6 +96,9 @@ def _send_end_of(work: Callable[[], Pair | None], daemon: DaemonConnection) -> P
 def _run(document: str, daemon: DaemonConnection, reaper: Reaper) -> Pair | None:
     boot = parse_boot(document)
     daemon.report_bytes = boot.report_bytes
+    for path in _TERMINAL_MAKERS:
+        with suppress(FileNotFoundError):
+            path.chmod(0)
     template = import_elsewhere(boot, daemon, reaper) if boot.awaited_cpus else None
     # First, since the engine checks the facts meanwhile: judge and worker exist once their libraries are imported.
     daemon.send(protocol.Ready(facts=facts()).to_message())

@@ -62,8 +62,9 @@ _NAP_SHARE = 0.002
 #: A worker needs less to get ready for a call. Waking up the judge would take as long again.
 ASK_SPIN_NS = 1_000_000
 #: Inputs of at most so many bytes are copied to where the worker sees them, while the clock runs. The worker could read
-#: them as they come, so the copy must be short (1 µs). For larger inputs the worker gets a descriptor, and maps it.
-COPY_BYTES = 16 << 10
+#: them as they come, so the copy must be short (1 µs for 16 KiB, 5 for 64). For larger inputs the worker gets a
+#: descriptor, and maps it, which takes 25 µs more, of which machine code needs half.
+COPY_BYTES = 64 << 10
 #: How long a worker may take to enqueue a call. Then the call is released all the same, because a kernel that
 #: synchronises waits for its blocked stream for ever. The limit is much shorter after so many such calls in a row.
 ENQUEUE_NS = 100_000_000

@@ -15,6 +15,7 @@ from tasks.harness.judge import benchmark
 from tasks.harness.judge.audit import Sample
 from tasks.harness.judge.benchmark import Benchmark, _JudgeClock
 from tasks.harness.judge.stopping import Timing
+from tasks.harness.judge.worker_client import COPY_BYTES
 from tests.support.scripted_workers import Script, alternating, time_case
 
 _CALL_NS, _HAND_OVER_NS = 50_000, 100_000
@@ -67,7 +68,7 @@ def test_calls_of_all_rows_together_make_a_claim_count() -> None:
     ("changes", "settings"),
     [
         ({}, {"ranked": False}),
-        ({"input_bytes": (16 << 10) + 1}, {}),
+        ({"input_bytes": COPY_BYTES + 1}, {}),
         ({"input_bytes": (4 << 20) + 1}, {}),
         # Shorter than 20 µs.
         ({"spans_ns": [_HAND_OVER_NS + 19_000]}, {}),
@@ -212,11 +213,11 @@ def test_a_row_of_control_calls_comes_every_twenty_calls() -> None:
     assert rows([60_000]) == [3, 8, 20, 4, 40, 4, 60, 4, 70, 5]
     assert rows([19_000]) == [3, 8, 70, 5]
     beside = [3, 8, *itertools.chain(*([calls, 6] for calls in range(10, 71, 10)))]
-    for input_bytes in ((16 << 10) + 1, 4 << 20):
+    for input_bytes in (COPY_BYTES + 1, 4 << 20):
         assert rows([60_000], input_bytes) == [*beside, 70, 5]
         assert rows([60_000], input_bytes, ranked=True) == beside
         assert rows([400_000], input_bytes) == [3, 8, 20, 4, 40, 4, 60, 4, 70, 5]
-    assert len(rows([60_000], 16 << 10, ranked=True)) > len(beside)
+    assert len(rows([60_000], COPY_BYTES, ranked=True)) > len(beside)
 
 
 def test_the_judges_clock_is_its_processor_time_that_of_rank_checkers_and_the_calls(
