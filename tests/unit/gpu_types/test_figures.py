@@ -76,6 +76,12 @@ def test_there_is_nothing_to_remark_on_a_shipped_type(entry: GpuType) -> None:
                 "device.peak_tflops: found fp4 300 and fp8 400, expected fp4 to be once to twice fp8",
             ],
         ),
+        # GeForce: adds in FP16 at twice the rate of FP32.
+        ({"peak_tflops": {Dtype.TF32: 104.8, Dtype.BF16: 209.5, Dtype.FP16: 419, Dtype.FP8: 838}}, []),
+        (
+            {"peak_tflops": {Dtype.BF16: 209.5, Dtype.FP16: 838}},
+            ["device.peak_tflops: found fp16 838 and bf16 209.5, expected fp16 to be once to twice bf16"],
+        ),
         ({"sources": {}}, ["device.sources: found nothing for memory_gib, l2_mib, bandwidth_gb_s, peak_tflops, whose"]),
     ],
 )
