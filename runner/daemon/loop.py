@@ -153,6 +153,7 @@ class Daemon:
         self._startup = Startup(
             engine=engine,
             check_database=check_database,
+            check_disk=check_disk,
             evaluator=evaluator,
             replayer=self._replayer,
             registry=registry,

@@ -36,6 +36,7 @@ class Startup:
         *,
         engine: Engine,
         check_database: Callable[[], object],
+        check_disk: Callable[[], object],
         evaluator: JobEvaluator,
         replayer: SpoolReplayer,
         registry: Registry,
@@ -46,6 +47,7 @@ class Startup:
     ) -> None:
         self._engine = engine
         self._check_database = check_database
+        self._check_disk = check_disk
         self._evaluator = evaluator
         self._replayer = replayer
         self._registry = registry
@@ -87,7 +89,13 @@ class Startup:
         self, slots: Sequence[Slot], leave: threading.Event, tell: Callable[[InfrastructureError], object]
     ) -> bool:
         """Make sure that jobs can run here; otherwise as `take_over`."""
-        return self._until(leave, EVALUATION, lambda: self._evaluator.prepare(slots), cap_s=60.0, meanwhile=tell)
+
+        def make() -> None:
+            # On a full disk the environment cannot be made, and its error names no place.
+            self._check_disk()
+            self._evaluator.prepare(slots)
+
+        return self._until(leave, EVALUATION, make, cap_s=60.0, meanwhile=tell)
 
     def register(self, store: QueueStore) -> None:
         """Announce this host and the GPU types it knows.
