@@ -41,6 +41,7 @@ from pydantic import (
 from runner.base import database_address
 from runner.base.environment import PATH_VARIABLE, PREFIX, credential_file, nearest, overrides, process_environment
 from runner.base.errors import ConfigError
+from runner.base.expectations import expectation
 from runner.base.marks import ENCODING
 
 DEFAULT_PATH: Final = Path("/etc/kernel-runner/config.toml")
@@ -462,11 +463,10 @@ class Config(BaseModel):
             secret = not secrets.isdisjoint((key, *names)) or (
                 table is not None and bool(secrets) and not (names and isinstance(first["input"], str))
             )
-            shown = "a value that is not shown" if secret else repr(first["input"])
+            shown = "nothing" if first["type"] == "missing" else repr(first["input"])
+            shown = "a value that is not shown" if secret else shown
             # The cause would print the input, and with it a password.
-            raise ConfigError(
-                f"{where}: found {shown}, expected: {first['msg'].removeprefix('Value error, ')}"
-            ) from None
+            raise ConfigError(f"{where}: found {shown}, expected: {expectation(first)}") from None
 
 
 def _secret_file(path: Path) -> str:

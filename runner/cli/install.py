@@ -40,6 +40,7 @@ from runner.cli.installation import (
     shipped,
 )
 from runner.cli.migrate import bring_up_to_date
+from runner.store.session import checked
 from sandbox.errors import SandboxError
 from sandbox.host.engine import DockerEngine
 
@@ -185,11 +186,16 @@ def _configure(host: Host, address: str | None, eval_python: Path | None) -> Non
     if eval_python is not None:
         config = _with_eval_python(config, eval_python)
     host.file(CONFIG, config.encode())
+    if eval_python is not None and (stays := _config(host).eval_python) != eval_python:
+        note(f"{CONFIG} is there and stays; its eval_python is {stays}: to change it, write {eval_python} there")
     host.file(SITE, shipped("site.conf"))
     if address is not None:
         host.file(DATABASE_URL, f"{address}\n".encode(), mode=0o600)
         if host.at(DATABASE_URL).read_text(encoding="utf-8").strip() != address:
-            note(f"{DATABASE_URL} is there and stays; see docs/operations.md on how to change a password")
+            note(
+                f"{DATABASE_URL} is there and stays, with another address: to change it, write the new one there, and "
+                f"systemctl restart {UNIT}"
+            )
 
 
 def _with_eval_python(config: str, path: Path) -> str:
@@ -208,6 +214,8 @@ def _read_address(path: Path | None) -> str | None:
         raise ConfigError(f"--database-url-file {path}: cannot be read: {error}") from error
     if not address or "\n" in address:
         raise ConfigError(f"--database-url-file {path}: expected one line, e.g. postgresql://runner@db/kernelbot")
+    # What is written stays.
+    checked(address)
     return address
 
 

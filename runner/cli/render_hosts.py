@@ -12,7 +12,7 @@ from runner.base.gpu_types import GpuType, Registry, Vendor
 from runner.base.safe import one_line
 from runner.base.units import age
 from runner.cli.render import make_table
-from runner.store.records import GpuTypeLine, HostLine
+from runner.store.records import GpuTypeLine, HostLine, unused
 
 #: Seconds after which a host that has not said goodbye is taken for lost.
 SILENT_S = 60.0
@@ -53,7 +53,6 @@ def hosts_table(hosts: Sequence[HostLine]) -> RenderableType:
     for line in hosts:
         counts = slots_per_type((line,))
         drain = [": ".join(filter(None, ("draining", line.drain_reason)))] if line.draining else []
-        away = [f"{slot['name']} not used: {slot['quarantined']}" for slot in line.slots if slot.get("quarantined")]
         table.add_row(
             Text(one_line(line.name)),
             host_state(line),
@@ -61,7 +60,7 @@ def hosts_table(hosts: Sequence[HostLine]) -> RenderableType:
             Text(one_line(", ".join(f"{count} x {gpu}" for gpu, count in sorted(counts.items())) or "none")),
             str(line.running),
             f"{age(line.silent_s)} ago",
-            Text(one_line("; ".join(drain + away))),
+            Text(one_line("; ".join(drain + unused(line.slots)))),
         )
     return table
 

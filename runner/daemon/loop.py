@@ -93,6 +93,8 @@ class Daemon:
     ) -> None:
         self._config = config
         self._quarantine = quarantine or Quarantine()
+        #: The kind of what the host lacks, and its first reason: later ones differ in figures. None: nothing.
+        self._lacks: tuple[str, str] | None = None
         self._instance = instance
         self._signer = signer(config.state_dir)
         self._store_factory = store_factory
@@ -151,6 +153,7 @@ class Daemon:
         self._startup = Startup(
             engine=engine,
             check_database=check_database,
+            check_disk=check_disk,
             evaluator=evaluator,
             replayer=self._replayer,
             registry=registry,
@@ -208,9 +211,14 @@ class Daemon:
         self._threads.spawn("commit-endings", self._writer.run_endings)
         # Renew at once: leases of spooled results were last renewed by the earlier process.
         self._keeper.nudge()
-        if not self._startup.take_over(store, control.stop):
+
+        def tell(error: InfrastructureError) -> None:
+            self._note(error)
+            self._update_host_record(store)
+
+        if not self._startup.take_over(store, control.stop, tell):
             return False
-        if not self._startup.prepare(self._slots, control.stop):
+        if not self._startup.prepare(self._slots, control.stop, tell):
             return False
         listener = QueueListener(
             self._store_factory,
@@ -301,6 +309,7 @@ class Daemon:
             self._recovery.claim_unconfirmed = True
             self._recovery.release_unacknowledged_claims(store)
             _log.warning("host_registered_again")
+        self._note(trouble)
         self._update_host_record(store)
         if self._recovery.reclaim(store, claims):
             self._wake.set()
@@ -313,12 +322,21 @@ class Daemon:
 
     def _host(self) -> HostRecord:
         """The record of this host as others should see it now."""
-        gpu_types = sorted(self._capacity.usable())
         away = self._quarantine.reasons()
+        gpu_types = sorted(self._capacity.usable())
+        if self._lacks is not None:
+            away = {**{slot.name: self._lacks[1] for slot in self._slots}, **away}
+            gpu_types = []
         return host_record(self._config, self._instance, self._slots, gpu_types, away, key=self._signer.key)
 
+    def _note(self, trouble: InfrastructureError | None) -> None:
+        """Keep what the host lacks, for its record; a database that is away stands in no record."""
+        lacks = None if trouble is None else (missing(trouble, otherwise=DATABASE), str(trouble))
+        if lacks is None or (lacks[0] != DATABASE and (self._lacks is None or self._lacks[0] != lacks[0])):
+            self._lacks = lacks
+
     def _update_host_record(self, store: QueueStore) -> None:
-        """Write the host record again when quarantine has changed it."""
+        """Write the host record again when quarantine, or what the host lacks, has changed it."""
         record = self._host()
         if record != self._host_record:
             self._startup.announce(store, record)

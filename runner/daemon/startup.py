@@ -36,6 +36,7 @@ class Startup:
         *,
         engine: Engine,
         check_database: Callable[[], object],
+        check_disk: Callable[[], object],
         evaluator: JobEvaluator,
         replayer: SpoolReplayer,
         registry: Registry,
@@ -46,6 +47,7 @@ class Startup:
     ) -> None:
         self._engine = engine
         self._check_database = check_database
+        self._check_disk = check_disk
         self._evaluator = evaluator
         self._replayer = replayer
         self._registry = registry
@@ -65,20 +67,35 @@ class Startup:
         The name comes before the leases: only its owner may give back what runs in this name.
         """
         if not (
-            self._until(leave, DATABASE, self._check_database, meanwhile=self._clean_up)
-            and self._until(leave, DATABASE, lambda: self.register(store), meanwhile=self._clean_up)
+            self._until(leave, DATABASE, self._check_database, meanwhile=lambda _: self._clean_up())
+            and self._until(leave, DATABASE, lambda: self.register(store), meanwhile=lambda _: self._clean_up())
         ):
             return False
         self._replayer.adopt()
         return True
 
-    def take_over(self, store: QueueStore, leave: threading.Event) -> bool:
-        """Clean up everything else that an earlier process left; False: `leave` was set first."""
-        return self._until(leave, DATABASE, lambda: self._recover(store)) and self._until(leave, ENGINE, self._clean_up)
+    def take_over(
+        self, store: QueueStore, leave: threading.Event, tell: Callable[[InfrastructureError], object]
+    ) -> bool:
+        """Clean up everything else that an earlier process left; False: `leave` was set first.
 
-    def prepare(self, slots: Sequence[Slot], leave: threading.Event) -> bool:
-        """Make sure that jobs can run here; False: `leave` was set first."""
-        return self._until(leave, EVALUATION, lambda: self._evaluator.prepare(slots), cap_s=60.0)
+        `tell` gets what the host lacks, after each attempt.
+        """
+        return self._until(leave, DATABASE, lambda: self._recover(store)) and self._until(
+            leave, ENGINE, self._clean_up, meanwhile=tell
+        )
+
+    def prepare(
+        self, slots: Sequence[Slot], leave: threading.Event, tell: Callable[[InfrastructureError], object]
+    ) -> bool:
+        """Make sure that jobs can run here; otherwise as `take_over`."""
+
+        def make() -> None:
+            # On a full disk the environment cannot be made, and its error names no place.
+            self._check_disk()
+            self._evaluator.prepare(slots)
+
+        return self._until(leave, EVALUATION, make, cap_s=60.0, meanwhile=tell)
 
     def register(self, store: QueueStore) -> None:
         """Announce this host and the GPU types it knows.
@@ -133,7 +150,7 @@ class Startup:
         action: Callable[[], object],
         *,
         cap_s: float = 5.0,
-        meanwhile: Callable[[], object] = lambda: None,
+        meanwhile: Callable[[InfrastructureError], object] = lambda _: None,
     ) -> bool:
         """Repeat an action until it works; between two attempts do what needs not wait for it."""
         backoff = Backoff(cap_s=cap_s)
@@ -145,7 +162,7 @@ class Startup:
                 self.saw_outage = self.saw_outage or isinstance(error, DatabaseUnavailableError)
                 self._readiness.not_ready(missing(error, otherwise=what), reason=str(error))
                 with suppress(InfrastructureError):
-                    meanwhile()
+                    meanwhile(error)
                 self._watchdog.expect(cap_s + STEP_LIMIT_S)
                 backoff.wait(leave)
             else:
@@ -161,11 +178,11 @@ def host_record(
     instance: str,
     slots: Sequence[Slot],
     gpu_types: Sequence[str],
-    quarantined: Mapping[str, str],
+    unusable: Mapping[str, str],
     *,
     key: str,
 ) -> HostRecord:
-    """The host record of a daemon; `quarantined` gives the reasons per slot, `key` signs receipts."""
+    """The host record of a daemon; `unusable` gives the reasons per slot, `key` signs receipts."""
     return HostRecord(
         name=config.host_name,
         version=__version__,
@@ -176,7 +193,7 @@ def host_record(
                 "cpus": list(slot.cpus),
                 "devices": [device.uuid for device in slot.devices],
                 "warm_containers": config.warm_containers,
-                **({"quarantined": quarantined[slot.name]} if slot.name in quarantined else {}),
+                **({"quarantined": unusable[slot.name]} if slot.name in unusable else {}),
             }
             for slot in slots
         ],

@@ -16,6 +16,7 @@ from pydantic_core.core_schema import ValidationInfo
 from runner.base.config import AbsolutePath, Config, HttpAddress
 from runner.base.environment import credential_file
 from runner.base.errors import ConfigError
+from runner.base.expectations import expectation
 from runner.base.marks import ENCODING
 
 _WEBHOOK_SECRETS: Final = "webhook_secrets"
@@ -59,7 +60,7 @@ class WebhookSecret(BaseModel):
     @classmethod
     def _a_key(cls, value: str | None) -> str | None:
         if value is not None and not _WEBHOOK_SECRET.fullmatch(value):
-            raise ValueError("expected whsec_ and 24 to 64 bytes in base64")
+            raise ValueError("whsec_ and 24 to 64 bytes in base64")
         return value
 
 
@@ -273,9 +274,7 @@ class SiteConfig(Config):
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
                 key = ".".join(map(str, first["loc"]))
-                raise ConfigError(
-                    f"{file}: {webhook.name}.{key}: {first['msg'].removeprefix('Value error, ')}"
-                ) from None
+                raise ConfigError(f"{file}: {webhook.name}.{key}: expected {expectation(first)}") from None
             if (entry.url is None) == (webhook.url is None):
                 raise ConfigError(f"webhook {webhook.name!r}: expected one `url`, in `webhooks` or in {file}")
             if (entry.secret is None) == (webhook.format == "json"):

@@ -5,7 +5,7 @@ Times are the database's, with time zone. Scores are seconds. Absent is None.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -137,6 +137,15 @@ class HostLine:
     stopped_at: datetime | None = None
     #: As `HostKey`s.
     keys: Sequence[Json] = ()
+
+
+def unused(slots: Iterable[Json]) -> list[str]:
+    """Which of a host's slots are not used, and why: a sentence per reason."""
+    names: dict[str, list[str]] = {}
+    for slot in slots:
+        if slot.get("quarantined"):
+            names.setdefault(str(slot["quarantined"]), []).append(str(slot.get("name")))
+    return [f"{', '.join(these)} not used: {why}" for why, these in names.items()]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The form of task errors: one line per problem, `<file>: <key>: found …, expected …`.
 
-Turns pydantic's errors into such lines. No other module knows pydantic's error types.
+Turns pydantic's errors into such lines.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from runner.base.errors import TaskError
+from runner.base.expectations import expectation
 from runner.task_format.yamlfile import Unclear
 
 #: The most problems that are listed. The first ones usually explain the rest.
@@ -23,30 +24,6 @@ _MAX_FOUND_CHARS = 80
 
 _Record = TypeVar("_Record")
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
-
-#: Pydantic's error type -> the text after "expected", formatted with the error's context.
-_EXPECTED: Mapping[str, str] = {
-    "string_type": "a text",
-    "int_type": "an integer",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "dict_type": "a mapping",
-    "mapping_type": "a mapping",
-    "model_type": "a mapping",
-    "dataclass_type": "a mapping",
-    "literal_error": "{expected}",
-    "enum": "{expected}",
-    "greater_than": "a number above {gt}",
-    "greater_than_equal": "a number of at least {ge}",
-    "less_than": "a number below {lt}",
-    "less_than_equal": "a number of at most {le}",
-    "string_too_short": "a text that is not empty",
-    "string_unicode": "a text without surrogates",
-    "invalid_key": "a text",
-    "too_short": "at least {min_length} entry",
-}
 
 
 def problem(where: str, key: str, actual: str, expected: str) -> str:
@@ -126,13 +103,12 @@ def _line(details: ErrorDetails, model: type, where: str, prefix: str) -> str:
     key = f"{prefix}{''.join(parts)}".removeprefix(".")
     kind = details["type"]
     if kind == "missing":
-        return problem(where, key, "nothing", "a value (the key is required)")
+        return problem(where, key, "nothing", expectation(details))
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         unknown = str(location[-1])
         return problem(where, key, "an unknown key", nearest(unknown, _keys(model, location[:-1])))
-    context: dict[str, Any] = details.get("ctx", {})
-    expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else details["msg"]
-    if isinstance(details["input"], Unclear) and kind in _EXPECTED:
+    expected = expectation(details)
+    if isinstance(details["input"], Unclear):
         expected += f" (YAML here takes {Unclear.expected})"
     return problem(where, key, shown(details["input"]), expected)
 

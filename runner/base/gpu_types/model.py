@@ -19,7 +19,7 @@ def _compiled(pattern: str) -> str:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+        raise ValueError(f"a regular expression ({error})") from error
     return pattern
 
 
@@ -27,7 +27,7 @@ def _of_figures(sources: Mapping[str, str]) -> Mapping[str, str]:
     figures = [entry.name for entry in fields(Figures) if entry.name != "sources"]
     for name in sources:
         if name not in figures:
-            raise ValueError(f"{name!r} is no figure, expected {', '.join(figures)}")
+            raise ValueError(f"names of figures: {', '.join(figures)}")
     return sources
 
 

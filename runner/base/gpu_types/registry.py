@@ -24,6 +24,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from runner.base.errors import ConfigError, NotFoundError
+from runner.base.expectations import expectation
 from runner.base.gpu_types.model import CLOCK_REASONS, GpuType, Vendor
 from runner.base.marks import ENCODING, visible
 
@@ -187,8 +188,7 @@ def _build(
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
         value = "nothing" if first["type"] == "missing" else f"{first['input']!r}"
-        expected = "no key of this name" if first["type"] == "unexpected_keyword_argument" else first["msg"]
-        raise ConfigError(f"{file.path}: {key}: found {value}, expected: {expected}") from error
+        raise ConfigError(f"{file.path}: {key}: found {value}, expected: {expectation(first)}") from error
     if entry.emulate_cuda and entry.vendor is not Vendor.NONE:
         raise ConfigError(
             f'{file.path}: emulate_cuda: found true with vendor {entry.vendor.value!r}, expected vendor "none": a CUDA '

@@ -25,6 +25,7 @@ from runner.extras.gateway.limits import Route
 from runner.extras.gateway.upload import form
 from runner.extras.store import RefusedError
 from runner.store.connection import Row
+from runner.store.records import unused
 
 #: Of a host: its GPU types.
 _TYPES: Final = 8
@@ -126,5 +127,5 @@ def _host(row: Row) -> dict[str, Any]:
         state = "draining" if row["draining"] else "up"
     slots = [slot for slot in row["slots"] if isinstance(slot, dict)] if isinstance(row["slots"], list) else []
     names = [str(slot.get("gpu_type", "?")) for slot in slots if slot.get("quarantined") is None]
-    away = [f"{slot.get('name')} not used: {slot['quarantined']}" for slot in slots if slot.get("quarantined")]
-    return {"state": state, "types": {name: names.count(name) for name in sorted(set(names))[:_TYPES]}, "away": away}
+    types = {name: names.count(name) for name in sorted(set(names))[:_TYPES]}
+    return {"state": state, "types": types, "away": unused(slots)}

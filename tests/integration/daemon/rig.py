@@ -108,7 +108,8 @@ class Evaluator:
         raise NotImplementedError
 
     def prepare(self, slots: Iterable[Slot]) -> None:
-        """Count."""
+        """Count, if it is there."""
+        self.check()
         self.prepared += len(list(slots))
 
     def try_out(self, slot: Slot, *, cancel: threading.Event) -> None:

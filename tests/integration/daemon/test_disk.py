@@ -44,7 +44,8 @@ def test_nothing_is_claimed_below_the_floor_until_there_is_room(rig: Rig) -> Non
 
 
 def test_a_daemon_that_starts_on_a_full_disk_is_not_ready(rig: Rig) -> None:
-    """It never says that it serves; an order to stop ends it as ever."""
+    """It says so, whatever else cannot be made there, and never that it serves; an order to stop ends it as ever."""
+    rig.evaluator.gone = "No space left on device"
     rig.check_disk = DiskFloor(rig.config.model_copy(update={"min_free_gib": NEVER}), lambda: ()).check
     rig.start(ready=False)
     rig.wait_for(lambda: rig.daemon is not None and rig.waiting_for == DISK, "it says what it lacks")

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from runner.base.errors import EngineUnavailableError, EvaluationError
+from runner.base.errors import DiskFullError, EngineUnavailableError, EvaluationError
 from runner.base.model import JobState, Verdict
 from runner.store import claims, migrate
 from tests.integration.daemon.proxy import Proxy
@@ -186,3 +186,52 @@ def test_a_host_that_has_lost_what_containers_are_made_of_takes_no_more_jobs(rig
     rig.evaluator.gone = None
     rig.sql("UPDATE runner.job SET not_before = NULL")
     assert sorted(view.jobs[0].failures or 0 for view in rig.wait_done(*submissions)) == [0, 1]
+
+
+@pytest.mark.parametrize("from_start", [True, False], ids=["from the start", "later"])
+@pytest.mark.parametrize("lack", ["engine", "environment", "disk"])
+def test_what_a_host_lacks_stands_beside_its_name_until_it_is_there(rig: Rig, lack: str, *, from_start: bool) -> None:
+    """Else a host that takes no jobs looks like one that does: to operators, to those who wait, and to finals."""
+    full = 0
+
+    def check_disk() -> None:
+        nonlocal full
+        full += bool(full)
+        if full:
+            raise DiskFullError(f"{full} bytes free")
+
+    def lose() -> None:
+        nonlocal full
+        if lack == "engine":
+            rig.engine.up.clear()
+        elif lack == "environment":
+            rig.evaluator.gone = "no such image"
+        else:
+            full = 1
+
+    def mend() -> None:
+        nonlocal full
+        full, rig.evaluator.gone = 0, None
+        rig.engine.up.set()
+
+    def reason() -> object:
+        (host,) = rig.store.hosts()
+        return [slot.get("quarantined") for slot in host.slots], host.gpu_types
+
+    rig.check_disk = check_disk
+    if from_start:
+        lose()
+        rig.start(ready=False)
+    else:
+        rig.start()
+        lose()
+    why = {"engine": "no engine at unix:///nowhere; start it", "environment": "no such image", "disk": "2 bytes free"}
+    rig.wait_for(lambda: rig.store.hosts() and reason() == ([why[lack]], ()), "the list of hosts says what is missing")
+    waits = rig.submit()
+    assert rig.view(waits).status.no_host_since is not None
+    before = full
+    rig.wait_for(lambda: lack != "disk" or full > before + 2, "the figures have changed")
+    assert reason() == ([why[lack]], ())
+    mend()
+    rig.wait_done(waits)
+    rig.wait_for(lambda: reason() == ([None], ("CPU",)), "the type is back")

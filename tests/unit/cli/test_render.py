@@ -86,6 +86,17 @@ def test_a_host_is_up_draining_silent_or_stopped(facts: dict[str, Any], state: s
     assert text_of(render_hosts.gpu_types_table([kind], [line], registry)).splitlines()[2].split()[1] == str(slots)
 
 
+def test_slots_that_are_not_used_for_one_reason_are_named_together() -> None:
+    """A host that lacks an engine has it for each of its slots."""
+    slots = [
+        {"name": name, "gpu_type": "CPU", "quarantined": why}
+        for name, why in (("cpu0", "no engine"), ("cpu1", "stuck"), ("cpu2", "no engine"), ("cpu3", None))
+    ]
+    cells = text_of(render_hosts.hosts_table([_host(slots=slots)])).splitlines()[2]
+    assert "1 x CPU" in cells
+    assert cells.rstrip().endswith("cpu0, cpu2 not used: no engine; cpu1 not used: stuck")
+
+
 def test_a_retry_is_explained_to_everybody_and_its_cause_to_administrators() -> None:
     """Whose fault it was is public; device paths and the like are not."""
     cause = {"attempt": 1, "host": "node7", "slot": "gpu3", "kind": "fail", "error": "/dev/nvidia3 is gone"}

@@ -101,9 +101,9 @@ def test_slots_in_the_environment_are_json(load: Callable[..., SiteConfig]) -> N
         ("drain_timeout_s = inf", "drain_timeout_s: found inf, expected: .*finite"),
         ("cpu_slots = 'all'", "cpu_slots: found 'all', expected: .*'auto'"),
         ("slots = [{gpu_type = 'CPU', cores = [1]}]", r"slots\[0\]\.cores is not known, the nearest valid key is"),
-        ("slots = [{cpus = [1]}]", r"slots\[0\]\.gpu_type: .*required"),
+        ("slots = [{cpus = [1]}]", r"slots\[0\]\.gpu_type: found nothing, .*required"),
         ("state_dir = 'x'", "state_dir: found 'x', expected: an absolute path"),
-        ("http_listen = 9469", "http_listen: found 9469, expected: .*string"),
+        ("http_listen = 9469", "http_listen: found 9469, expected: a text"),
         ("http_listen = '9469'", 'http_listen: found \'9469\', expected: "unix:PATH" .*"HOST:PORT"'),
         ("http_listen = 'localhost:66000'", "http_listen: found 'localhost:66000', expected: .*from 0 to 65535"),
         *(

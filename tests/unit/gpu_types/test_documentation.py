@@ -9,6 +9,7 @@ from pathlib import Path
 
 from runner.base.config import Config
 from runner.base.gpu_types import CLOCK_REASONS, ClockPolicy, Dtype, Figures, GpuType, Registry, Vendor
+from runner.base.gpu_types.advice import advise
 
 TEXT = (Path(__file__).resolve().parents[3] / "docs/adding-a-gpu-type.md").read_text(encoding="utf-8")
 BLOCKS = [
@@ -29,6 +30,7 @@ def test_every_file_of_the_page_loads_and_does_what_the_page_says(tmp_path: Path
     for number, block in enumerate(types):
         (tmp_path / f"{number}.toml").write_text(block, encoding="utf-8")
     registry = Registry.load(tmp_path)
+    assert [(entry.name, advice) for entry in registry.all() for advice in advise(entry)] == []
     assert [entry.name for entry in registry.matching(Vendor.NVIDIA, "NVIDIA GeForce RTX 5090")] == ["RTX5090"]
     assert registry.get("H200").environment["CUTLASS_PATH"] == "/opt/cutlass"
     assert (registry.get("H100x4").count, registry.get("H100x4").nvcc_arch) == (4, "90a")

@@ -74,7 +74,7 @@ def test_extends_merges_the_environment_and_leaves_the_aliases(tmp_path: Path) -
         ('name = "X"\nvendor = "none"\nmemory = 3\n', r"x\.toml: key 'memory' is not known.*'memory_gib'"),
         ('name = "X"\nvendor = "none"\nmemory_gib = -1\n', r"x\.toml: memory_gib: found -1"),
         ('name = "X"\nvendor = "nvidia"\nnvcc_arch = "sm_90"\n', r"x\.toml: nvcc_arch: found 'sm_90'"),
-        ('name = "X"\nvendor = "none"\ndevice_names = ["("]\n', r"x\.toml: device_names\.0: .* not a regular"),
+        ('name = "X"\nvendor = "none"\ndevice_names = ["("]\n', r"x\.toml: device_names\.0: .*expected: a regular"),
         ('name = "a b"\nvendor = "none"\n', r"x\.toml: name: found 'a b'"),
         ('name = "X"\nvendor = "none"\n[environment]\n"A=B" = "1"\n', r"x\.toml: environment\.A=B"),
         *((f"name = {value}", r"x\.toml: not a TOML file") for value in ("", "9" * 5000, f"{'[' * 5000}{']' * 5000}")),

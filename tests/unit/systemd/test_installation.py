@@ -98,6 +98,26 @@ def test_the_release_in_use_is_where_the_link_leads(host: Host) -> None:
     assert host.release == RELEASE
 
 
+def test_what_an_installation_was_given_and_leaves_out_is_said(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    """A first attempt has written its own: the second, with mended options, must not seem to have taken them."""
+    mistyped = ("postgresql://runner@db/kernelbt", Path("/opt/torch/bin/pyhton"))
+    for address, python in (mistyped, mistyped, ("postgresql://runner@db/kernelbot", Path("/opt/torch/bin/python"))):
+        assert capsys.readouterr().err == ""
+        install._configure(host, address, python)
+    said = capsys.readouterr().err
+    assert "eval_python is /opt/torch/bin/pyhton: to change it, write /opt/torch/bin/python there" in said
+    assert "credentials/database_url is there and stays, with another address: to change it" in said
+
+
+@pytest.mark.parametrize("address", ["DATABASE_URL=postgresql://a/b", "'postgresql://a/b'", "postgresql://u:p@s@h/d"])
+def test_an_address_that_cannot_be_parsed_is_not_written(tmp_path: Path, address: str) -> None:
+    """What is written stays, so it is refused before."""
+    file = tmp_path / "url"
+    file.write_text(f"{address}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="the database's address cannot be parsed"):
+        install._read_address(file)
+
+
 @pytest.mark.parametrize("code", [0, 1])
 def test_torchs_headers_are_precompiled_as_the_owner_of_the_environment(
     host: Host,
