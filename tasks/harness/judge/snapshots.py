@@ -285,11 +285,12 @@ class Copy:
         return [bytes_at(self._memory, offset, size) for offset, size in zip(self._offsets, self._sizes, strict=True)]
 
 
-def take_like(layout: Layout, copy: Copy, filled: Filled, places: Sequence[tuple[Readable, int]]) -> Taken:
+def take_like(layout: Layout, copy: Copy, places: Sequence[tuple[Readable, int]]) -> Taken:
     """The output of a call whose layout is that of an earlier one; a Fault if it is still changing.
 
-    `copy`: of its tensors, filled; `places`: memory and offset of each tensor, by the worker's word.
+    `copy`: for tensors of its sizes; `places`: memory and offset of each tensor, by the worker's word.
     """
+    filled = copy.fill(places)
     copy.require_settled(places)
     return Taken(
         output=Snapshot(layout.tree, copy.tensors),

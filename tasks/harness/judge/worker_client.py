@@ -538,22 +538,24 @@ class WorkerClient:
             # Until here the worker cannot see the inputs.
             release(armed)
             flags.release(armed.call)
-            self._wait_until(flags.finished, armed.call, deadline_ns)
-            taken, claim_ns = self._taken_like(by_flags, layout, copy, armed.call, deadline_ns=deadline_ns)
-            alike = taken is not None
-            if taken is None:
+            self._wait_until_finished(flags, armed.call, deadline_ns)
+            delivery = flags.delivered(len(layout.sizes))
+            if delivery is None:
                 # It failed, or has another output.
                 taken, claim_ns = self._take_by_message(None, (), None, packed, deadline_ns=deadline_ns)
                 self._layout, self._layouts_differ = None, True
-            elif copy.is_large:
-                self._awake = 0 if taken.slept else self._awake + 1
+            else:
+                addresses, claim_ns = delivery
+                taken = self._taken_like(by_flags, layout, copy, addresses)
+                if copy.is_large:
+                    self._awake = 0 if taken.slept else self._awake + 1
             delayed = self._sched_delay.since(before)
             self.waited_ns += taken.ended_ns - start
             self.waiting_cpu_ns = waiting_ns + time.thread_time_ns() - began_ns
             # Calls follow each other quickly, and no other process needs the cores.
             calm = start - self._last_end_ns < _SOON_NS and delayed is not None and delayed < _CROWDED_NS
             self._last_end_ns = taken.ended_ns
-            if ahead and calm and alike and packed.nbytes <= COPY_BYTES:
+            if ahead and calm and delivery is not None and packed.nbytes <= COPY_BYTES:
                 # The worker answers this while the judge looks at the output and makes the next inputs. Not where these
                 # go as a descriptor: beside a worker that spins, moving them to huge pages takes a tick of the kernel.
                 self._arm(sizes, _placed(sizes), deadline_ns=deadline_ns)
@@ -561,37 +563,20 @@ class WorkerClient:
             **vars(taken),
             claim_ns=claimed({"claim_ns": claim_ns}),
             outside_ns=taken.ended_ns - start,
-            by_flags=alike,
+            by_flags=delivery is not None,
             in_huge_pages=in_huge_pages,
             delayed_ns=delayed if copy.delayed_ns is None else copy.delayed_ns,
             left=_left(packed, sent or armed.arena, placed) if keeps_inputs else None,
         )
 
-    def _taken_like(
-        self, by_flags: _ByFlags, layout: Layout, copy: Copy, call: int, *, deadline_ns: int
-    ) -> tuple[Taken | None, int]:
-        """The output where the worker says that it is, and its claim; None: it is another, and a message follows."""
-        flags, parts = by_flags.flags, len(layout.sizes)
-        delivery = flags.delivered(parts)
-        if delivery is None:
-            return None, 0
-        addresses, claim_ns = delivery
-        places = [(by_flags.memory, address) for address in addresses]
-        filled, unreadable = None, None
+    def _taken_like(self, by_flags: _ByFlags, layout: Layout, copy: Copy, addresses: Sequence[int]) -> Taken:
         try:
-            filled = copy.fill(places)
+            return take_like(layout, copy, [(by_flags.memory, address) for address in addresses])
         except Unreadable as error:
-            unreadable = error
-        # The clock has stopped. What the worker sees now can only make it go on, until the message.
-        self._wait_until(flags.looked, call, deadline_ns)
-        if flags.delivered(parts) is None:
-            return None, 0
-        if filled is None:
             if self._collector.wait_exit(1.0) is not None:
-                raise died(self._collector) from unreadable
+                raise died(self._collector) from error
             text = "the output is not where the submission's process says that it is"
-            raise Fault("rejected", text, gone=True) from unreadable
-        return take_like(layout, copy, filled, places), claim_ns
+            raise Fault("rejected", text, gone=True) from error
 
     def _dry_run(self, by_flags: _ByFlags, armed: _Armed) -> None:
         """Hand over memory that holds nothing, and look at what comes back.
@@ -667,18 +652,18 @@ class WorkerClient:
     def _hear_armed(self, deadline_ns: int) -> None:
         expect(self._receive(deadline_ns, min(self._spin_ns, ASK_SPIN_NS)), "armed")
 
-    def _wait_until(self, is_set: Callable[..., bool], call: int, deadline_ns: int) -> None:
-        """Wait for a flag of the worker's. The judge looks at it only now and then once it has spun for long."""
+    def _wait_until_finished(self, flags: CallFlags, call: int, deadline_ns: int) -> None:
+        """Wait for the end of a call. The judge looks at the flag only now and then once it has spun for long."""
         began_ns = time.monotonic_ns()
-        if is_set(call, spin_ns=self._spin_ns):
+        if flags.finished(call, spin_ns=self._spin_ns):
             return
         nap_s = self._spin_ns / 1e9 * _NAP_SHARE
-        while not is_set(call, spin_ns=0):
+        while not flags.finished(call, spin_ns=0):
             if time.monotonic_ns() > deadline_ns:
                 raise self._too_late(began_ns)
             # Only a worker that has ended, or is ended, can be heard before the flag.
             if self._channel.readable(0):
-                if is_set(call, spin_ns=0):
+                if flags.finished(call, spin_ns=0):
                     return
                 self._receive(deadline_ns)
                 raise tampered("a message that nothing had asked for")

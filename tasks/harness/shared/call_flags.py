@@ -5,9 +5,7 @@ core sees costs less than one microsecond. The judge makes the page and seals it
 worker says too early that it has finished, its output is read too early. If it begins too early, it has no inputs.
 
 All that a worker says of an output of a known layout (`values.Layout`) is an address for each tensor and its claim.
-They are on the page before the end is. An output of another layout is described in a message, which ends the call. The
-worker may look at its output after the end, when the clock no longer runs: then it says when it has, and whether a
-message follows all the same.
+They are on the page before the end is. An output of another layout is described in a message, which ends the call.
 
 One core must see the stores of another core in order, as on x86-64 (`KEEPS_ORDER`).
 """
@@ -28,8 +26,7 @@ _FINISHED = 8
 _WITHDRAWN = 16
 _DRY_ASKED = 24
 _DRY_ENDED = 32
-_LOOKED = 40
-_OUTPUT = 48
+_OUTPUT = 40
 #: From the last place on: how many addresses there are, the claim, the addresses.
 _CLAIM = _OUTPUT + 1
 _ADDRESSES = _OUTPUT + 2
@@ -46,7 +43,6 @@ WORKER_WORDS = {
     "claim": _CLAIM,
     "number of addresses": _OUTPUT,
     "end": _FINISHED,
-    "end of the look": _LOOKED,
 }
 #: Offsets that a device reads and writes: the lower half of a number, in bytes from the beginning of the page.
 RELEASED_AT = 8 * _RELEASED
@@ -115,14 +111,6 @@ class CallFlags:
         """Worker: the call has ended; `deliver` or `deliver_in_message` has said where its output is."""
         self._words[_FINISHED] = call
 
-    def end_look(self, call: int) -> None:
-        """Worker, after `finish`: it has looked at its output; `deliver_in_message` has said so if it is another."""
-        self._words[_LOOKED] = call
-
-    def looked(self, call: int, *, spin_ns: int) -> bool:
-        """Judge: whether the worker has looked at its output; spins for at most `spin_ns`."""
-        return self._equals(_LOOKED, call, spin_ns)
-
     def deliver(self, addresses: Sequence[int], *, claim_ns: int) -> None:
         """Worker, before `finish`: where each tensor of the output lies in its own memory, and its claim.
 
@@ -138,7 +126,7 @@ class CallFlags:
         words[_OUTPUT] = len(addresses)
 
     def deliver_in_message(self) -> None:
-        """Worker, before `finish` or `end_look`: a message follows, which says what became of the call."""
+        """Worker, before `finish`: a message follows, which says what became of the call."""
         self._words[_OUTPUT] = _IN_A_MESSAGE
 
     def delivered(self, count: int) -> tuple[list[int], int] | None:

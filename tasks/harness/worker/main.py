@@ -135,8 +135,6 @@ class Worker:
         #: The tree of the last call's inputs. And what its output was, if plain tensors.
         self._tree: Any = None
         self._like: _Like | None = None
-        #: Whether that is one contiguous tensor: its address is delivered before it is looked at.
-        self._is_one_tensor = False
         #: What is common to outputs of which the flags alone say all.
         self._layout: Layout | None = None
         #: Copies of tensors of the output that are lazy or not contiguous.
@@ -285,20 +283,6 @@ class Worker:
             alike = self._like is not None and _add_addresses(output, self._like, addresses, self._copies)
         return addresses if alike else None
 
-    def _address_of(self, output: object) -> int | None:
-        """The address of an output that is one tensor, as the last by message was; None if it is to be looked at first.
-
-        A look costs as much as all else that the worker does after a kernel.
-        """
-        if not self._is_one_tensor or type(output) is not torch.Tensor:
-            return None
-        try:
-            with torch._C.DisableTorchFunction():  # noqa: SLF001 see `_addresses_like_last`
-                return output.data_ptr()
-        except RuntimeError:
-            # A sparse one has none.
-            return None
-
     def _wait_for_release(self, flags: CallFlags, call: int) -> bool:
         """Wait until the call may begin; False if it is withdrawn."""
         if not self._wait_until(flags.dry_run_asked, flags, call):
@@ -317,9 +301,7 @@ class Worker:
                 finally:
                     os.close(descriptor)
             output = self._dry_output
-            address = self._address_of(output)
-            if address is None:
-                self._addresses_like_last(output)
+            self._addresses_like_last(output)
             flags.deliver([output.data_ptr()], claim_ns=0)
         flags.end_dry_run(call)
 
@@ -348,39 +330,29 @@ class Worker:
             start = perf_counter_ns()
             output = kernel(value)
             self._claim_ns = perf_counter_ns() - start
-            address = self._address_of(output)
-            if address is not None:
-                flags.deliver([address], claim_ns=self._claim_ns)
-                flags.finish(call)
             outgoing, addresses = None, self._addresses_like_last(output)
-            if addresses is None or (address is not None and addresses != [address]):
+            if addresses is None:
                 outgoing = Outgoing.describe(output, {})
                 if outgoing.put_off:
                     # Work that is put off until the output is described is the kernel's own.
                     self._claim_ns = perf_counter_ns() - start
-                if address is not None or self._layout is None or Layout.of(outgoing.tree) != self._layout:
+                if self._layout is None or Layout.of(outgoing.tree) != self._layout:
                     flags.deliver_in_message()
-                    self._finish(flags, call)
+                    flags.finish(call)
                     return self._return_described(outgoing)
                 addresses = outgoing.addresses
             elif self._copies:
                 self._claim_ns = perf_counter_ns() - start
-            if address is None:
-                flags.deliver(addresses, claim_ns=self._claim_ns)
+            flags.deliver(addresses, claim_ns=self._claim_ns)
         except BaseException as error:  # noqa: BLE001 the harness boundary, as in serve
             end_if_child(self._pid, error)
             flags.deliver_in_message()
-            self._finish(flags, call)
+            flags.finish(call)
             return describe_failure(error)
-        self._finish(flags, call)
+        flags.finish(call)
         # The judge reads the bytes where they lie.
         self._returned = output, outgoing
         return None
-
-    @staticmethod
-    def _finish(flags: CallFlags, call: int) -> None:
-        flags.finish(call)
-        flags.end_look(call)
 
     def _received(self) -> int:
         """The next descriptor that the judge has sent on its socket."""
@@ -467,8 +439,6 @@ class Worker:
         outgoing = Outgoing.describe(output, storages)
         self._layout = Layout.of(outgoing.tree)
         self._like = None if self._layout is None else _like(output)
-        # Of a tensor that is not contiguous, the address is that of a copy.
-        self._is_one_tensor = self._like is not None and type(output) is torch.Tensor and _lies_as_read(output)
         return outgoing
 
     def _return_described(self, outgoing: Outgoing) -> dict[str, Any]:
@@ -545,7 +515,7 @@ def _add_addresses(value: Any, like: _Like, addresses: list[int], copies: list[t
     if kind in _OWN:
         if value.layout is not torch.strided or value.dtype != first or value.shape != second or not value.is_cpu:
             return False
-        if not _lies_as_read(value):
+        if value.is_conj() or value.is_neg() or not value.is_contiguous():
             value = value.resolve_conj().resolve_neg().contiguous()
             copies.append(value)
         addresses.append(value.data_ptr())
@@ -554,11 +524,6 @@ def _add_addresses(value: Any, like: _Like, addresses: list[int], copies: list[t
     if len(items) != len(second) or (first is not None and list(value) != first):
         return False
     return all(_add_addresses(item, each, addresses, copies) for item, each in zip(items, second, strict=True))
-
-
-def _lies_as_read(tensor: torch.Tensor) -> bool:
-    """Whether its elements lie in memory one after the other, as they are."""
-    return not (tensor.is_conj() or tensor.is_neg()) and tensor.is_contiguous()
 
 
 def _plain(tensor: torch.Tensor) -> bool:

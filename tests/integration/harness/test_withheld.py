@@ -147,7 +147,7 @@ def read_later(_: Sequence[str]) -> None:
 
     ended: list[int] = []
     client: Any = worker_client.WorkerClient
-    waits, receives, fill = client._wait_until, client._receive, snapshots.Copy.fill
+    waits, receives, fill = client._wait_until_finished, client._receive, snapshots.Copy.fill
 
     def dawdle(self: Any) -> None:  # noqa: ANN401 a client
         # Not where it calls the control process.
@@ -155,10 +155,9 @@ def read_later(_: Sequence[str]) -> None:
             ended[:] = [time.perf_counter_ns()]
             time.sleep(LATER_S)
 
-    def wait(self: Any, is_set: Any, *given: Any) -> None:  # noqa: ANN401 handed through
-        waits(self, is_set, *given)
-        if is_set.__name__ == "finished":
-            dawdle(self)
+    def wait(self: Any, *given: Any) -> None:  # noqa: ANN401 handed through
+        waits(self, *given)
+        dawdle(self)
 
     def receive(self: Any, *given: Any, **options: Any) -> Any:  # noqa: ANN401 handed through
         message = receives(self, *given, **options)
@@ -171,7 +170,7 @@ def read_later(_: Sequence[str]) -> None:
         return replace(filled, ended_ns=ended.pop(), stalled=False) if ended else filled
 
     replaced: Sequence[tuple[Any, str, Callable[..., Any]]] = (
-        (client, "_wait_until", wait),
+        (client, "_wait_until_finished", wait),
         (client, "_receive", receive),
         (snapshots.Copy, "fill", fill_later),
     )

@@ -446,8 +446,7 @@ def test_few_trusted_outputs_slow_ones_and_those_of_disturbed_calls_set_no_pace(
 def _take_like(memory: Memory, value: torch.Tensor) -> Taken:
     layout = Snapshot(Outgoing.describe(value, {}).tree, []).layout
     assert layout is not None
-    copy, places = Copy(layout.sizes), [(memory, 0)]
-    return take_like(layout, copy, copy.fill(places), places)
+    return take_like(layout, Copy(layout.sizes), [(memory, 0)])
 
 
 @pytest.mark.parametrize("size", [64, 100_000])
