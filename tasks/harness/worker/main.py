@@ -275,7 +275,8 @@ class Worker:
     def _addresses_like_last(self, output: object) -> list[int] | None:
         """The address of each tensor of an output like the last one by message; None if it is not like that.
 
-        Short on purpose: the kernel leaves cold caches, and all of this is inside the timed span.
+        Short on purpose: the kernel leaves cold caches, and all of this is inside the timed span. A look after the end
+        would let a submission withdraw an output that it finds to be wrong.
         """
         addresses: list[int] = []
         # Modes that the submission has entered, as `torch.device`, see nothing of this, and make it no slower.

@@ -179,6 +179,37 @@ def test_an_output_of_another_layout_is_described_in_a_message(client: WorkerCli
         assert client._armed is None
 
 
+#: Outputs of a kernel that returned one plain tensor so far: each an expression of `x`, a float32 tensor.
+OTHERS = {
+    "fewer": "x[:5].clone()",
+    "none": "x[:0].clone()",
+    "another shape": "x.view(2, -1).clone()",
+    "another dtype": "x.double()",
+    "integers": "x.int()",
+    "not contiguous": "torch.stack((x, x), 1)[:, 0]",
+    "conjugate": "torch.complex(x, x).conj()",
+    "negative": "torch.complex(x, x).conj().imag",
+    "expanded": "x[:1].expand(len(x))",
+    "an input": "x",
+    "a parameter": "torch.nn.Parameter(x + 1)",
+    "with a gradient": "(x + 1).requires_grad_()",
+    "a tuple": "(x + 1,)",
+    "a number": "float(x[0])",
+    "nothing": "None",
+}
+
+
+@pytest.mark.parametrize("output", OTHERS.values(), ids=OTHERS)
+def test_an_output_of_any_other_kind_arrives(client: WorkerClient, output: str) -> None:
+    """Whatever a kernel returned before."""
+    _load(client, f"import torch\ndef custom_kernel(x):\n    return {output} if x[0] == 7 else x + 1\n")
+    for number in (1, 2, 7, 3):
+        sent = torch.full((512,), float(number))
+        called = client.call(pack(sent), output_capacity=2048, deadline_ns=_late())
+        expected = eval(output, {"torch": torch, "x": sent}) if number == 7 else sent + 1  # noqa: S307 ours
+        assert_equal(called.output.value(), expected)
+
+
 @pytest.mark.parametrize("fits", [True, False])
 def test_an_output_by_message_may_outgrow_its_room(client: WorkerClient, *, fits: bool) -> None:
     """It waits for a larger arena."""
