@@ -118,7 +118,7 @@ def _database(config: Config) -> Iterator[Finding]:
         return
     except DatabaseUnavailableError as error:
         remedy = (
-            "start PostgreSQL, or correct its address (database_url, direct_host); standbys, and "
+            "start PostgreSQL, or correct its address (DATABASE_URL, direct_host); standbys, and "
             "default_transaction_read_only, take no writes"
         )
         yield Finding.failed("database", str(error), remedy, infrastructure=True)

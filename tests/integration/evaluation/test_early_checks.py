@@ -62,8 +62,9 @@ def shown(result: JobResult) -> dict[str, Any]:
         (b"def custom_kernel(data):\n\treturn '\xc3\xa9' +\n", Mode.TEST),
         (b"return 1\n", Mode.TEST),
         (b"x = '" + 9000 * b"y" + b"\n", Mode.TEST),
+        (b"x = " + 200_000 * b"-" + b"1\n", Mode.TEST),
     ],
-    ids=["open", "ranked", "benchmark", "profile", "encoding", "not ASCII", "outside a function", "long line"],
+    ids=["open", "ranked", "benchmark", "profile", "encoding", "not ASCII", "outside a function", "long line", "deep"],
 )
 def test_a_file_that_is_no_python_is_refused_as_its_run_would_be(evaluator: Evaluator, code: bytes, mode: Mode) -> None:
     """Verdict, message, rows and what the interpreter printed: only the times and the place differ."""
@@ -81,10 +82,9 @@ def test_a_file_that_is_no_python_is_refused_as_its_run_would_be(evaluator: Eval
         RIGHT,
         b"raise SystemExit(3)\n",
         b"def kernel(data):\n    return data\n",
-        b"x = " + 200_000 * b"-" + b"1\n",
         b"\xff\n",
     ],
-    ids=["right", "exits", "other name", "deep", "not UTF-8"],
+    ids=["right", "exits", "other name", "not UTF-8"],
 )
 def test_whatever_else_it_is_has_to_run(evaluator: Evaluator, code: bytes) -> None:
     """None of it is run here; a file that the parser cannot read to its end has no verdict, either."""

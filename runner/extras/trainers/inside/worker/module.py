@@ -48,7 +48,7 @@ def parse(code: str) -> CodeType:
     Raises:
         SyntaxError: it is no Python.
     """
-    return compile_text(code.encode("utf-8"), _FILE)
+    return compile_text(code, _FILE)
 
 
 def load_module(code: str, entry_points: list[str]) -> Submission:
