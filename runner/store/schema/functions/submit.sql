@@ -35,7 +35,7 @@ BEGIN
     PERFORM runner.check_isolation();
     -- Forms send an empty text for none.
     submit.leaderboard := nullif(btrim(submit.leaderboard), '');
-    submit.user_name := substring(submit.user_name FROM '.*\S.*');
+    submit.user_name := substring(submit.user_name FROM E'.*\\S.*');
     -- Editors put a byte order mark there.
     IF substring(submit.code FROM 1 FOR 3) = E'\\xEFBBBF' THEN
         submit.code := substring(submit.code FROM 4);

@@ -9,7 +9,7 @@ DECLARE
     v_known boolean;
 BEGIN
     -- Forms send an empty text for none.
-    approve_login.user_name := substring(approve_login.user_name FROM '.*\S.*');
+    approve_login.user_name := substring(approve_login.user_name FROM E'.*\\S.*');
     PERFORM runner.check_user_id(approve_login.user_id, approve_login.user_name);
     SELECT u.id, u.cli_id INTO v_waits FROM leaderboard.user_info u
     WHERE u.id = concat('temp_', lower(approve_login.code)) AND u.cli_valid IS NOT TRUE

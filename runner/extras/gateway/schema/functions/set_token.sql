@@ -4,7 +4,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     -- Forms send an empty text for none.
-    set_token.user_name := substring(set_token.user_name FROM '.*\S.*');
+    set_token.user_name := substring(set_token.user_name FROM E'.*\\S.*');
     PERFORM runner.check_user_id(set_token.user_id, set_token.user_name);
     IF coalesce(set_token.digest, '') !~ '^sha256:[0-9a-f]{64}$' THEN
         PERFORM runner.refuse('KR042', 'a token is stored as a digest', 'Call `kernel-runner user token`.');
