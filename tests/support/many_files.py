@@ -12,7 +12,7 @@ _TOO_LARGE = 1024
 
 @contextmanager
 def many_files() -> Iterator[None]:
-    """Hold so many meanwhile that every further one has a descriptor above 1023."""
+    """Hold descriptors up to 1023: every file that is opened meanwhile has a higher one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ from runner.base.gpu_types.model import Dtype, Figures, GpuType, Vendor
 #: A wider data type and a narrower one, whose rate is once to twice that of the wider.
 _STEPS = (
     (Dtype.TF32, Dtype.BF16),
-    # Not of TF32: GeForce adds in FP16 at twice the rate of FP32.
+    # Not of TF32: GeForce accumulates in FP16 at twice the rate of FP32.
     (Dtype.BF16, Dtype.FP16),
     (Dtype.FP16, Dtype.FP8),
     (Dtype.FP16, Dtype.INT8),

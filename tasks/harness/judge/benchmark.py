@@ -62,7 +62,7 @@ _DENSE_UP_TO_NS = 300_000
 #: Timed calls from one dense row to the next, and its control calls.
 _DENSE_EVERY = 10
 _DENSE_CONTROLS = 6
-#: A ranked case with so many control calls in dense rows has none at the end, which would say less.
+#: A ranked case with N control calls in dense rows has none at the end, which would say less.
 _ENOUGH_DENSE = 16
 #: Control calls in the row at the end; the only row of calls shorter than `_MORE_FROM_NS`, which are measured anyway.
 _LAST_CONTROLS = 5

@@ -43,8 +43,8 @@ def test_a_name_without_a_letter_is_none(cli: Call, database_url: str, blank: st
         assert cli("user", "token", "eve", "--name", "Eve").code == 0
         assert cli("user", "approve", "2b9d6bcd", "eve", "--name", blank, "--existing").code == 0
         assert cli("user", "token", "eve", "--name", blank).code == 0
-        found = connection.execute("SELECT id, user_name FROM leaderboard.user_info ORDER BY id").fetchall()
-    assert found == [("ada", "ada"), ("bob", "bob"), ("eve", "Eve")]
+        users = connection.execute("SELECT id, user_name FROM leaderboard.user_info ORDER BY id").fetchall()
+    assert users == [("ada", "ada"), ("bob", "bob"), ("eve", "Eve")]
 
 
 def test_a_login_is_approved_listed_and_revoked(cli: Call, database_url: str) -> None:

@@ -38,8 +38,8 @@ ORDER BY 1, 2"""
 def effect(db: Db, name: str, **arguments: str) -> tuple[Any, ...]:
     """What a call returns, but for numbers of new rows, and what it leaves; it is taken back."""
     call, seen = CALLS[name]
-    given = ", ".join([call, *(f"{argument} => {text}" for argument, text in arguments.items())])
-    query = f"SELECT * FROM runner.{name}({given})"  # noqa: S608 - names of ours
+    call_arguments = ", ".join([call, *(f"{argument} => {text}" for argument, text in arguments.items())])
+    query = f"SELECT * FROM runner.{name}({call_arguments})"  # noqa: S608 - names of ours
     with db.transaction(force_rollback=True):
         returned = db.execute(query.encode()).fetchall()
         left = rows(db, seen)

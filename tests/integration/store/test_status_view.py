@@ -323,10 +323,10 @@ def test_an_error_is_the_reason_of_the_gravest_public_job(queue: Bench, db: Db, 
         for runs in ((), (run_record("test", passed=False),)):
             submission_id = queue.submit(mode=mode)
             queue.store.complete(queue.claim_of(submission_id), result(verdict, *runs))
-            found = status(db, submission_id)
+            row = status(db, submission_id)
             ours = "the evaluation on CPU failed for a reason that is not yours"
-            assert found["verdict"] == verdict
-            assert found["error"] == (ours if verdict is Verdict.INTERNAL_ERROR else f"because {verdict}")
+            assert row["verdict"] == verdict
+            assert row["error"] == (ours if verdict is Verdict.INTERNAL_ERROR else f"because {verdict}")
     queue.board("pair", "CPU", "H100")
     submission_id = queue.submit(leaderboard="pair", mode=mode, gpu_types=["CPU", "H100"])
     queue.store.complete(queue.claim("CPU"), result(Verdict.COMPILE_ERROR))
@@ -341,7 +341,7 @@ def test_an_error_says_nothing_of_a_secret_job(queue: Bench, db: Db) -> None:
         public = queue.claim_of(submission_id)
         queue.store.complete(public, ranked(public))
         queue.store.complete(queue.claim_of(submission_id), result(verdict, error="the secret is 17"))
-        found = status(db, submission_id)
-        assert found["verdict"] == verdict
-        assert found["error"]
-        assert "17" not in found["error"]
+        row = status(db, submission_id)
+        assert row["verdict"] == verdict
+        assert row["error"]
+        assert "17" not in row["error"]

@@ -77,9 +77,9 @@ def test_serving_with_a_wrong_configuration_is_refused(tmp_path: Path, settings:
 def test_a_host_serves_without_the_slot_of_a_lost_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log says which, and why."""
     monkeypatch.setitem(sys.modules, "pynvml", Nvml(lambda: [recordings.nvidia("NVIDIA L4", 0x27B8, 23, (8, 9))]))
-    given = config(tmp_path, slots=[{"gpu_type": "L4", "devices": [number], "cpus": [0]} for number in (0, 1)])
+    two_slots = config(tmp_path, slots=[{"gpu_type": "L4", "devices": [number], "cpus": [0]} for number in (0, 1)])
     with capture_logs() as lines:
-        (slot,) = usable_slots(given, Registry.load(given.gpus_dir))
+        (slot,) = usable_slots(two_slots, Registry.load(two_slots.gpus_dir))
     assert slot.name == "nvidia0"
     (line,) = lines
     assert (line["event"], line["log_level"]) == ("slot_left_out", "error")

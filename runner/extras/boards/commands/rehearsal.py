@@ -8,7 +8,6 @@ prints goes to stderr.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import json
 import os
@@ -33,6 +32,7 @@ from tasks.harness.judge.cases import LARGEST_SEED, Case, CaseError, parse_cases
 from tasks.harness.judge.problem import CheckRaised, Problem, TaskFault, rng_seed_of
 from tasks.harness.judge.request import JudgeRequest, ModeRequest
 from tasks.harness.local import JudgeFailed, evaluate
+from tasks.harness.shared.source import compile_text
 
 #: Seconds that the import of a template may take; it may compile.
 _IMPORT_TIMEOUT_S = 180.0
@@ -512,9 +512,11 @@ class _Rehearsal:
         for language, text in request["templates"].items():
             title = f"template {language}"
             try:
-                ast.parse(text)
+                compile_text(text, title)
             except SyntaxError as error:
-                sentence = f"found {error.msg} in line {error.lineno}, expected Python"
+                # None: of the text as a whole, as one that is nested too deeply.
+                place = "" if error.lineno is None else f" in line {error.lineno}"
+                sentence = f"found {error.msg}{place}, expected Python"
                 self._find(title, "failed", sentence, "correct the template")
                 continue
             if _compiles(language):

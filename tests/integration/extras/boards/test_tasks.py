@@ -140,6 +140,20 @@ def test_a_check_that_accepts_everything_is_found_out(run_code: Call, tmp_path: 
     assert all(check["remedy"] for check in said.document["checks"] if check["mark"] != "ok")
 
 
+def test_a_template_that_python_does_not_compile_is_one_finding(run_code: Call, tmp_path: Path) -> None:
+    """Whatever Python raises for it; the check goes on."""
+    texts = {"Python": "x = " + "+".join("1" * 100_000), "Triton": "x = " + "-" * 100_000 + "1", "CUDA": "return 1\n"}
+    folder = write_folder(tmp_path / "deep", templates={language: f"{language}.py" for language in texts})
+    for language, text in texts.items():
+        add(folder, f"{language}.py", text)
+    outcome = run_code("task", "check", folder, "--json")
+    checks = findings(outcome)
+    for language in texts:
+        mark, sentence = checks[f"template {language}"]
+        assert (mark, sentence.endswith(", expected Python")) == ("failed", True), sentence
+    assert checks["reference"] == ("ok", "passes its own check")
+
+
 def test_what_is_compiled_is_not_read_as_python(run_code: Call, tmp_path: Path) -> None:
     """Templates and solutions of `lang: cu` are no Python; a line says that they are not tried."""
     folder = shutil.copytree(FIXTURES / "compiled_task", tmp_path / "compiled")
