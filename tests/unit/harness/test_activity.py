@@ -165,11 +165,15 @@ def test_processor_time_grows_by_what_a_process_has_computed(worker: Worker, act
     wait_until(lambda: (activity.busy_ns(before) or 0) >= 20_000_000, "its 20 ms are counted")
 
 
-def test_processor_time_is_unknown_where_a_thread_runs_or_has_ended(worker: Worker, activity: Activity) -> None:
-    """The kernel counts what runs now later, also that of a new thread; the time of an ended one is gone with it."""
+def test_processor_time_of_what_runs_now_is_unknown(worker: Worker, activity: Activity) -> None:
+    """The kernel counts it later, also that of a thread that was not there before."""
     before = _asleep(activity)
     worker.do("spin")
     assert activity.busy_ns(before) is None
+
+
+def test_processor_time_is_unknown_where_a_thread_has_ended(worker: Worker, activity: Activity) -> None:
+    """Its time is gone with it; the same without a first look, and where nothing is left."""
     before = activity.look()
     worker.do("end a thread")
     wait_until(lambda: (look := activity.look()) is not None and len(look.ran_ns) == 1, "the thread has ended")
