@@ -188,7 +188,11 @@ def test_a_multi_gpu_task_has_a_rank_for_each_device() -> None:
         ((2, 3), {}, "have world_size 2, 3, expected one number for all"),
         ((64,), {}, "have world_size 64, but slot cpu0 has room for"),
         # With devices there is one for each rank, whatever the memory.
-        ((2,), {"gpu": samples.MI300, "slot": _ONE_AMD}, "world_size 2, but slot amd0 has 1 devices"),
+        (
+            (2,),
+            {"gpu": replace(samples.MI300, name="CPU"), "slot": _ONE_AMD},
+            "world_size 2, but slot amd0 has 1 devices",
+        ),
     ],
 )
 def test_ranks_that_differ_or_do_not_fit_are_refused(sizes: tuple[int, ...], place: dict[str, Any], words: str) -> None:
