@@ -122,8 +122,8 @@ def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest
     assert serve(configuration, control) == 0
     parts.configure.assert_called_once_with("json", "error")
     parts.DockerEngine.assert_called_once_with("unix:///x", owner=f"gpu-01:{tmp_path / 'state'}")
-    ((given, *_), _), ((whole,), seen) = parts.Evaluator.call_args, parts.Daemon.call_args
-    assert given == whole == configuration
+    (whole,), seen = parts.Daemon.call_args
+    assert parts.Evaluator.call_args.args[2] == whole == configuration
     parts.Daemon.return_value.run.assert_called_once_with(control)
     assert seen["instance"] == instance_id(tmp_path / "state")
     for purpose in ("claim", "listen"):
