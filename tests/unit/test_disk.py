@@ -34,7 +34,10 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 def test_jobs_are_taken_down_to_the_floor_and_not_below(tmp_path: Path, disks: dict[str, int]) -> None:
-    """What root alone may use does not count; the error names the place, what is there and what ought to be."""
+    """What root alone may use does not count; the error names the place, what is there and what ought to be.
+
+    `min_free_gib = 0` turns it off.
+    """
     floor = DiskFloor(Config(host_name="h", state_dir=tmp_path, min_free_gib=1.0), lambda: [Path("/data")])
     disks.update({str(tmp_path): GIB // BLOCK, "/data": GIB // BLOCK})
     floor.check()
@@ -44,6 +47,18 @@ def test_jobs_are_taken_down_to_the_floor_and_not_below(tmp_path: Path, disks: d
     disks.update({str(tmp_path): 0, "/data": GIB // BLOCK})
     with pytest.raises(DiskFullError, match=rf"^state_dir {tmp_path}: 0\.00 GiB free, floor 1 GiB: "):
         floor.check()
+    DiskFloor(Config(host_name="h", state_dir=tmp_path, min_free_gib=0.0), lambda: ()).check()
+
+
+def test_places_that_cannot_be_looked_at_or_are_not_there_yet(tmp_path: Path, disks: dict[str, int]) -> None:
+    """An engine's data in another's home is the operator's to watch: it is shown as unseen, and stops nothing.
+
+    `check` runs before the first start: a state directory counts where it will be.
+    """
+    disks[str(tmp_path)] = 7
+    state, data = disk_spaces(tmp_path / "a" / "b", [Path("/data")], floor_gib=0.0)
+    assert state.free_bytes == 7 * BLOCK
+    assert (data.enough, str(data)) == (True, "the engine's data in /data: cannot be looked at from here")
 
 
 @pytest.mark.parametrize(("inodes", "free", "enough"), [(0, 0, True), (9999, INODES, True), (9999, INODES - 1, False)])
@@ -56,12 +71,6 @@ def test_a_disk_without_inodes_is_full(
     assert (space.enough, "999 inodes free, floor 1000" in str(space)) == (enough, not enough)
 
 
-def test_a_floor_of_zero_asks_for_nothing(tmp_path: Path, disks: dict[str, int]) -> None:
-    """`min_free_gib = 0` turns it off."""
-    disks[str(tmp_path)] = 0
-    DiskFloor(Config(host_name="h", state_dir=tmp_path, min_free_gib=0.0), lambda: ()).check()
-
-
 def test_a_state_directory_that_cannot_be_written_stops_jobs(tmp_path: Path, disks: dict[str, int]) -> None:
     """However much is free, as after errors of the disk; below the unit the engine's data is always read-only."""
     disks.update({str(tmp_path): GIB, "/data": GIB, "flag": os.ST_RDONLY})
@@ -69,17 +78,3 @@ def test_a_state_directory_that_cannot_be_written_stops_jobs(tmp_path: Path, dis
     with pytest.raises(DiskFullError, match=rf"^state_dir {tmp_path}: read-only file system: mount it for writing"):
         floor.check()
     assert [space.enough for space in floor.disk_spaces()] == [False, True]
-
-
-def test_a_place_that_cannot_be_looked_at_stops_nothing(tmp_path: Path, disks: dict[str, int]) -> None:
-    """An engine's data in another's home is the operator's to watch; it is shown as unseen."""
-    disks[str(tmp_path)] = GIB
-    _, data = disk_spaces(tmp_path, [Path("/data")], floor_gib=1.0)
-    assert (data.enough, str(data)) == (True, "the engine's data in /data: cannot be looked at from here")
-
-
-def test_a_state_directory_that_is_not_there_yet_counts_where_it_will_be(tmp_path: Path, disks: dict[str, int]) -> None:
-    """`check` runs before the first start."""
-    disks[str(tmp_path)] = 7
-    (room,) = disk_spaces(tmp_path / "a" / "b", (), floor_gib=0.0)
-    assert room.free_bytes == 7 * BLOCK

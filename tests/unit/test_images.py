@@ -154,24 +154,16 @@ def test_the_rocm_image_knows_the_architectures_of_the_shipped_types() -> None:
         assert bool(ended.value.code) == refused
 
 
-def arguments_of(kind: str) -> dict[str, str]:
-    """The ARGs of a Dockerfile that have a default."""
-    text = (ROOT / "sandbox" / "image" / f"Dockerfile.{kind}").read_text(encoding="utf-8")
-    return {name: value.strip('"') for name, value in re.findall(r"^ARG (\w+)=(.*)$", text, flags=re.MULTILINE)}
-
-
-def test_the_images_have_the_torch_that_is_tested() -> None:
-    """That of the extra `dev`; the Triton of the extra `compile` belongs to it."""
+def test_a_recipe_has_the_torch_that_is_tested_and_copies_what_lies_beside_it() -> None:
+    """That of the extra `dev`. `docker build` has the folder as its context."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     (torch,) = [name for name in extras["dev"] if name.startswith("torch==")]
-    for kind in ("cpu", "cuda", "rocm"):
-        assert f"torch=={arguments_of(kind)['TORCH'].partition('+')[0]}" == torch
-
-
-def test_what_a_recipe_copies_lies_beside_it() -> None:
-    """`docker build` has the folder as its context."""
+    assert {path.suffix for path in DOCKERFILES} >= {".cpu", ".cuda", ".rocm"}
     for dockerfile in DOCKERFILES:
-        copied = re.findall(r"^COPY (?!--from)(.*) \S+$", dockerfile.read_text(encoding="utf-8"), re.MULTILINE)
+        text = dockerfile.read_text(encoding="utf-8")
+        (version,) = re.findall(r'^ARG TORCH="?([^+"\n]+)', text, re.MULTILINE)
+        assert f"torch=={version}" == torch
+        copied = re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE)
         names = {name for line in copied for name in line.split()} - {"wheel[s]"}
         assert all((dockerfile.parent / name).is_file() for name in names)
 

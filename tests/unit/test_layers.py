@@ -296,37 +296,32 @@ def test_a_host_does_not_read_its_wall_clock() -> None:
     assert wrong == set()
 
 
+#: Place -> packages of ours that its modules do not import. What is below the evaluation is used without a container.
+STRANGERS = {
+    "sandbox/": ("runner", "tasks"),
+    "tasks/": ("runner",),
+    **{f"runner/{part}/": ("sandbox", "tasks") for part in ("base", "devices", "store", "task_format")},
+}
+
+
 def test_the_sandbox_and_the_tasks_do_not_know_the_runner() -> None:
-    """sandbox/ imports neither runner/ nor tasks/; tasks/ imports of sandbox/ the protocol alone."""
-
-    def may(package: str, name: str) -> bool:
-        top = name.split(".", maxsplit=1)[0]
-        if package == "sandbox":
-            return top not in ("runner", "tasks")
-        if package == "tasks":
-            return top != "runner" and (top != "sandbox" or name == "sandbox" or name.startswith("sandbox.protocol"))
-        return True
-
+    """Nor what is below the evaluation the sandbox and the tasks; tasks/ imports of sandbox/ the protocol alone."""
     foreign = {
         f"{relative(path)}: {name}"
         for path in modules()
         for name in imports(path)
-        if not may(relative(path).split("/", 1)[0], name)
+        for place, strangers in STRANGERS.items()
+        if relative(path).startswith(place) and name.split(".")[0] in strangers
     }
-    assert foreign == set()
-
-
-def test_only_the_evaluation_and_what_is_above_it_know_the_sandbox_and_the_tasks() -> None:
-    """Devices, store, task format and base are used without a container."""
-    below = tuple(f"runner/{part}/" for part in ("base", "devices", "store", "task_format"))
-    wrong = {
+    foreign |= {
         f"{relative(path)}: {name}"
         for path in modules()
-        if relative(path).startswith(below)
         for name in imports(path)
-        if name.split(".")[0] in ("sandbox", "tasks")
+        if relative(path).startswith("tasks/")
+        and name.startswith("sandbox.")
+        and not name.startswith("sandbox.protocol")
     }
-    assert wrong == set()
+    assert foreign == set()
 
 
 def room(name: str) -> str:

@@ -36,14 +36,10 @@ def test_ordinary_text_is_untouched() -> None:
     assert printable("a\r\nb") == "a\nb"
 
 
-def test_a_table_cell_stays_one_line() -> None:
-    """A message with newlines cannot fake further rows."""
+def test_a_cell_stays_one_line_and_a_tail_says_how_much_is_missing() -> None:
+    """A message with newlines cannot fake further rows; the last lines are kept, in order, and the rest is counted."""
     assert "\n" not in one_line("fail\nrank 1 mallory\t0.1")
     assert one_line("a\nb") == "a⏎ b"
-
-
-def test_the_tail_says_how_much_is_missing() -> None:
-    """The last lines are kept, in order, and the rest is counted."""
     text = "".join(f"line {number}\n" for number in range(100))
     assert tail(text, lines=2) == ("line 98\nline 99", 98)
     assert tail("only\n", lines=5) == ("only", 0)

@@ -29,16 +29,11 @@ def test_a_duration_is_shown_in_the_unit_that_suits_it(value_ns: float | None, t
 
 
 def test_the_uncertainty_is_in_the_unit_of_the_mean() -> None:
-    """Both numbers share one unit, so that they can be compared at a glance."""
+    """Both numbers share one unit, so that they can be compared at a glance. A score is in seconds."""
     assert units.spread(12_345.0, (12_225.0, 12_465.0)) == "12.3 ± 0.12 µs"
     assert units.spread(12_345.0, None) == "12.3 µs"
-    assert units.spread(None, (1.0, 2.0)) == "-"
-
-
-def test_a_score_is_seconds() -> None:
-    """The database's score of 2.8e-6 reads 2.80 µs."""
+    assert units.spread(None, (1.0, 2.0)) == units.score(None) == "-"
     assert units.score(2.8e-6) == "2.80 µs"
-    assert units.score(None) == "-"
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar, cast
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 import structlog
@@ -110,70 +109,35 @@ def test_an_environment_that_containers_cannot_use_is_said_before_anything_is_up
 
 def test_the_configuration_reaches_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Engine, evaluator, stores and log get what the keys say."""
-    seen: dict[str, Any] = {}
-
-    class FakeEngine:
-        def __init__(self, base_url: str | None, *, owner: str) -> None:
-            seen.update(base_url=base_url, owner=owner)
-
-        def check(self) -> SimpleNamespace:
-            return SimpleNamespace(data_roots=(Path("/"),))
-
-        def close(self) -> None:
-            seen.update(closed=True)
-
-    class FakeDaemon:
-        def __init__(self, configuration: Config, **parts: Any) -> None:  # noqa: ANN401 - whatever serve hands over
-            seen.update(parts, config=configuration)
-            self.snapshot = object()
-
-        def run(self, control: ShutdownControl) -> ExitReason:
-            seen.update(control=control, stores=[seen["store_factory"](purpose) for purpose in ("claim", "listen")])
-            return ExitReason.CLEAN
-
-    class FakeEvaluator:
-        def __init__(self, _engine: object, _registry: object, config: object, _quarantine: object) -> None:
-            seen.update(given=config)
-
-        def close(self) -> None:
-            assert "closed" not in seen, "warm containers are removed while the engine can still be spoken to"
-            seen.update(nothing_warm=True)
-
-    monkeypatch.setattr(serve_module, "DockerEngine", FakeEngine)
-    monkeypatch.setattr(serve_module, "Daemon", FakeDaemon)
-    monkeypatch.setattr(serve_module, "Evaluator", FakeEvaluator)
-    monkeypatch.setattr(logs, "configure", lambda *arguments: seen.update(log=arguments))
+    parts = Mock()
+    parts.DockerEngine.return_value.check.return_value.data_roots = (Path("/"),)
+    parts.Daemon.return_value.run.return_value = ExitReason.CLEAN
+    for name in ("DockerEngine", "Daemon", "Evaluator"):
+        monkeypatch.setattr(serve_module, name, getattr(parts, name))
+    monkeypatch.setattr(logs, "configure", parts.configure)
     control = ShutdownControl()
     configuration = config(
-        tmp_path,
-        docker_host="unix:///x",
-        host_name="gpu-01",
-        build_timeout_s=9.0,
-        max_run_s=60.0,
-        warm_containers=0,
-        build_workers=3,
-        min_free_gib=1e9,
-        log_format="json",
-        log_level="error",
+        tmp_path, docker_host="unix:///x", host_name="gpu-01", min_free_gib=1e9, log_format="json", log_level="error"
     )
     assert serve(configuration, control) == 0
-    assert (seen["base_url"], seen["owner"]) == ("unix:///x", f"gpu-01:{tmp_path / 'state'}")
-    assert seen["log"] == ("json", "error")
-    claim, listen = seen["stores"]
-    assert "host=127.0.0.1" in claim._link._address
-    for store in (claim, listen):
-        assert "target_session_attrs=read-write" in store._link._address
-    assert seen["config"] == configuration
+    parts.configure.assert_called_once_with("json", "error")
+    parts.DockerEngine.assert_called_once_with("unix:///x", owner=f"gpu-01:{tmp_path / 'state'}")
+    (whole,), seen = parts.Daemon.call_args
+    assert parts.Evaluator.call_args.args[2] == whole == configuration
+    parts.Daemon.return_value.run.assert_called_once_with(control)
     assert seen["instance"] == instance_id(tmp_path / "state")
-    assert seen["given"] == configuration
-    assert seen["control"] is control
+    for purpose in ("claim", "listen"):
+        address = seen["store_factory"](purpose)._link._address
+        assert "host=127.0.0.1" in address
+        assert "target_session_attrs=read-write" in address
     with pytest.raises(DiskFullError, match=r"state_dir .* floor 1e\+09 GiB: free some"):
         seen["check_disk"]()
     seen["engine"].check()
     with pytest.raises(DiskFullError, match="the engine's data in /: "):
         seen["check_disk"]()
-    assert seen["nothing_warm"]
-    assert seen["closed"]
+    # Warm containers are removed while the engine can still be spoken to.
+    closed = [name for name, *_ in parts.mock_calls if name.endswith("().close")]
+    assert closed == ["Evaluator().close", "DockerEngine().close"]
 
 
 def test_one_daemon_per_state_directory(tmp_path: Path) -> None:

@@ -114,8 +114,11 @@ def test_a_host_that_cannot_have_its_slots_is_an_error(host: Host, cores: int, c
         detect_slots(REGISTRY, config)
 
 
-def test_each_known_device_becomes_a_slot_of_its_type(host: Host) -> None:
-    """By product name; no CPU slots beside them unless asked for; the library is closed again."""
+def test_each_known_device_becomes_a_slot_of_its_type(host: Host, tmp_path: Path) -> None:
+    """By product name; no CPU slots beside them unless asked for; the library is closed again.
+
+    An unknown card costs no other card its slot. Which board one of two types serves is the operator's decision.
+    """
     nvml = host("NVIDIA H100 80GB HBM3", "NVIDIA B200", cores=8)
     assert shape(Config()) == [
         ("nvidia0", "H100", ["GPU-0"], [0, 1, 2, 3]),
@@ -123,36 +126,25 @@ def test_each_known_device_becomes_a_slot_of_its_type(host: Host) -> None:
     ]
     assert [slot[0] for slot in shape(Config(cpu_slots=1))] == ["nvidia0", "nvidia1", "cpu0"]
     assert nvml.open == 0
-
-
-def test_a_device_of_no_type_is_left_alone(host: Host) -> None:
-    """An unknown card costs no other card its slot."""
     host("NVIDIA GeForce RTX 5090", "NVIDIA L4")
     assert [slot[:2] for slot in shape(Config())] == [("nvidia1", "L4")]
-
-
-def test_a_device_of_two_types_is_refused(host: Host, tmp_path: Path) -> None:
-    """Which board it serves is the operator's decision."""
-    host("NVIDIA L4")
     (tmp_path / "x.toml").write_text('name = "X"\nvendor = "nvidia"\ndevice_names = ["NVIDIA L4"]\n', encoding="utf-8")
     with pytest.raises(ConfigError, match="matches GPU types L4, X; expected one: set detect = false"):
         detect_slots(Registry.load(tmp_path), Config())
 
 
-def test_a_broken_driver_is_a_problem_and_not_the_end(host: Host) -> None:
-    """The listing says what went wrong; the rest of the host goes on."""
-    host("NVIDIA L4", fails="DriverNotLoaded")
-    listing = list_devices()
-    assert listing.devices == ()
-    (problem,) = listing.problems
-    assert problem.startswith("nvidia devices cannot be listed: NVMLError_DriverNotLoaded: DriverNotLoaded")
-    assert [slot[1] for slot in shape(Config(cpu_slots=1))] == ["CPU"]
-
-
 @pytest.mark.parametrize("config", [Config(), Config(cpu_slots=0)])
 def test_a_host_whose_driver_is_broken_does_not_serve_as_another_machine(host: Host, config: Config) -> None:
-    """The daemon says why, and starts when the driver does."""
+    """The listing says what went wrong, and so does the daemon, which starts when the driver does.
+
+    Slots of the CPU that were asked for go on.
+    """
     host("NVIDIA L4", fails="DriverNotLoaded")
+    listing = list_devices()
+    (problem,) = listing.problems
+    assert listing.devices == ()
+    assert problem.startswith("nvidia devices cannot be listed: NVMLError_DriverNotLoaded: DriverNotLoaded")
+    assert [slot[1] for slot in shape(Config(cpu_slots=1))] == ["CPU"]
     with pytest.raises(ConfigError, match=r"nothing to run jobs on: .*; nvidia devices cannot be listed: NVMLError"):
         detect_slots(REGISTRY, config)
     host("NVIDIA L4")
@@ -226,22 +218,23 @@ def test_a_lost_device_costs_its_own_slot_alone(host: Host, lost: str, place: in
             detect_slots(REGISTRY, Config(slots=(SlotConfig(gpu_type="L4", devices=("0",)),)), complete=False)
 
 
-def explicit(*slots: dict[str, Any]) -> list[tuple[str, str, list[str], list[int]]]:
-    """The shape of a list of slots."""
-    return shape(Config(slots=tuple(SlotConfig(**slot) for slot in slots)))
+def _nodes(tmp_path: Path, *cpus: str) -> Path:
+    """The host's NUMA nodes, with these cores."""
+    nodes = tmp_path / "sys/devices/system/node"
+    for number, listed in enumerate(cpus):
+        (nodes / f"node{number}").mkdir(parents=True)
+        (nodes / f"node{number}/cpulist").write_text(f"{listed}\n", encoding="ascii")
+    return nodes
 
 
 def test_cores_come_from_the_devices_numa_node(host: Host, tmp_path: Path) -> None:
     """A device on node 1 gets the cores of node 1 although it comes first."""
     host("NVIDIA L4", "NVIDIA L4", cores=8)
+    _nodes(tmp_path, "0-3", "4-5,6-7")
     for address, node in (("0000:1a:00.0", 1), ("0000:1b:00.0", 0)):
         directory = tmp_path / "sys/bus/pci/devices" / address
         directory.mkdir(parents=True)
         (directory / "numa_node").write_text(f"{node}\n", encoding="ascii")
-    for node, cpus in ((0, "0-3\n"), (1, "4-5,6-7\n")):
-        directory = tmp_path / f"sys/devices/system/node/node{node}"
-        directory.mkdir(parents=True)
-        (directory / "cpulist").write_text(cpus, encoding="ascii")
     found = detect_slots(REGISTRY, Config())
     assert [(slot.numa_node, slot.cpus) for slot in found] == [(1, (4, 5, 6, 7)), (0, (0, 1, 2, 3))]
     # Where the bus knows better than the node, it counts.
@@ -252,10 +245,7 @@ def test_cores_come_from_the_devices_numa_node(host: Host, tmp_path: Path) -> No
 def test_cores_of_one_node_bring_its_memory_along(host: Host, tmp_path: Path) -> None:
     """Slots without device: memory of the node their cores are of; none where they are of two, or there is one only."""
     host(cores=6)
-    nodes = tmp_path / "sys/devices/system/node"
-    for node, cpus in ((0, "0-2\n"), (1, "3-5\n")):
-        (nodes / f"node{node}").mkdir(parents=True)
-        (nodes / f"node{node}/cpulist").write_text(cpus, encoding="ascii")
+    nodes = _nodes(tmp_path, "0-2", "3-5")
     found = detect_slots(REGISTRY, Config(cpu_slots=3))
     assert [(slot.cpus, slot.numa_node) for slot in found] == [((0, 1), 0), ((2, 3), None), ((4, 5), 1)]
     shutil.rmtree(nodes / "node1")

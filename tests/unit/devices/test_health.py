@@ -338,13 +338,12 @@ def test_a_run_off_the_clocks_that_are_demanded_says_so(rig: Rig) -> None:
     rig.wait(lambda: not rig.quarantine.reasons())
 
 
-def test_a_slot_without_devices_is_always_fit(rig: Rig) -> None:
-    """There is nothing to ask."""
-    found = rig.gate.inspect(Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,)))
-    assert (found.readings, found.health.fit) == ((), True)
+def test_errors_of_programs_are_none_of_the_device(rig: Rig) -> None:
+    """A submission that crashes raises no alarm: what is counted is what makes a run void.
 
-
-def test_errors_of_programs_are_none_of_the_device() -> None:
-    """A submission that crashes raises no alarm: what is counted is what makes a run void."""
+    A slot without devices is always fit: there is nothing to ask.
+    """
     readings = (replace(IDLE, xids=(13, 79, 31)), replace(IDLE, xids=(31, 43, 63)), None)
     assert Inspection(readings=readings, health=Health()).xids == (1, 0, 0)
+    found = rig.gate.inspect(Slot(name="cpu0", gpu_type="CPU", devices=(), cpus=(0,)))
+    assert (found.readings, found.health.fit) == ((), True)

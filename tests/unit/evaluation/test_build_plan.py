@@ -52,29 +52,19 @@ def run(task: Task, gpu: GpuType = samples.CPU) -> Plan:
     ],
 )
 def test_python_is_built_if_it_compiles_something_when_it_is_imported(code: str, *, worth: bool) -> None:
-    """What is compiled at the first call, with inputs and on the device, is not."""
+    """What is compiled at the first call, with inputs and on the device, is not.
+
+    Candidates of KernelBook's form only name helpers of the compiler, and compile at their first call.
+    """
     assert should_build(code.encode(), samples.task(), samples.CPU) == worth
+    assert compiles(b"module = load_inline(name='x', cuda_sources=source)")
+    assert not compiles(b"from torch._inductor.runtime.triton_heuristics import grid\n@triton.jit\ndef kernel(x): pass")
 
 
-@pytest.mark.parametrize(
-    ("gpu", "worth"),
-    [(samples.CPU, True), (samples.H100, True), (GpuType(name="Any", vendor=Vendor.NVIDIA), False)],
-    ids=["none", "known", "unknown"],
-)
-def test_lang_cu_is_built_where_the_architecture_is_known(gpu: GpuType, *, worth: bool) -> None:
+def test_lang_cu_is_built_where_the_architecture_is_known() -> None:
     """`-arch=native` asks the device."""
-    assert should_build(b"", samples.cu_task(), gpu) == worth
-
-
-def test_a_library_for_the_worker_is_built_without_the_reference() -> None:
-    """Lang cu under the built-in harness: nvcc's steps, and only what the submission may see."""
-    task = samples.cu_task()
-    task = replace(task, files={**task.files, "reference.py": "ref"}, extra=Extra(harness=Harness.BUILTIN))
-    plan = build(task, samples.job(code=b"the code"))
-    assert set(plan.request.files) == {"eval.cu", "util.h", "submission.cuh"}
-    assert [step.name for step in plan.request.steps] == ["nvcc-version", "compile"]
-    assert "-shared" in plan.request.steps[1].argv
-    assert plan.request.keep == ("eval.out",)
+    types = (samples.CPU, samples.H100, GpuType(name="Any", vendor=Vendor.NVIDIA))
+    assert [should_build(b"", samples.cu_task(), gpu) for gpu in types] == [True, True, False]
 
 
 def test_a_builtin_build_sees_nothing_of_the_judges() -> None:
@@ -102,12 +92,6 @@ def test_a_build_has_the_runs_container_but_for_device_cores_and_judge(gpu: GpuT
     assert built.labels["kernel-runner.build"] == "3"
 
 
-def test_candidates_are_built_if_they_compile_when_their_file_runs() -> None:
-    """Those of KernelBook's form only name helpers of the compiler, and compile at their first call."""
-    assert compiles(b"module = load_inline(name='x', cuda_sources=source)")
-    assert not compiles(b"from torch._inductor.runtime.triton_heuristics import grid\n@triton.jit\ndef kernel(x): pass")
-
-
 def test_caches_are_below_work_and_come_back() -> None:
     """Torch, Triton and inductor are told where, and that is what is kept."""
     plan = build(samples.task())
@@ -125,7 +109,10 @@ def test_torch_is_told_what_to_build_for(arch: str, torch: str) -> None:
 
 
 def test_nvcc_runs_in_the_build_or_in_the_run_and_never_in_both() -> None:
-    """With the same arguments; what was built goes in without its sources."""
+    """With the same arguments; what was built goes in without its sources.
+
+    A Python program is imported in the run all the same: the build has no device, so its import may have been another.
+    """
     task = samples.cu_task()
     plan, ahead = run(task), build(task).request
     plain, built = plan.request, plan.built_request
@@ -133,16 +120,20 @@ def test_nvcc_runs_in_the_build_or_in_the_run_and_never_in_both() -> None:
     assert isinstance(built, StepsRequest)
     assert [step.name for step in plain.steps] == ["nvcc-version", "compile", "test"]
     assert [step.argv for step in ahead.steps] == [step.argv for step in plain.steps[:2]]
-    assert [step.name for step in built.steps] == ["test"]
-    assert dict(built.files) == {}
-    assert ahead.keep == ("eval.out",)
-    assert ahead.files == plain.files
+    assert ([step.name for step in built.steps], dict(built.files)) == (["test"], {})
+    assert (ahead.keep, ahead.files) == (("eval.out",), plain.files)
+    assert run(samples.task(harness=Harness.PROGRAM)).built_request is None
 
 
-def test_a_python_program_is_imported_in_the_run_all_the_same() -> None:
-    """The build has no device, so its import may have been another one."""
-    task = samples.task(harness=Harness.PROGRAM)
-    assert run(task).built_request is None
+def test_a_library_for_the_worker_is_built_without_the_reference() -> None:
+    """Lang cu under the built-in harness: nvcc's steps, and only what the submission may see."""
+    task = samples.cu_task()
+    task = replace(task, files={**task.files, "reference.py": "ref"}, extra=Extra(harness=Harness.BUILTIN))
+    request = build(task, samples.job(code=b"the code")).request
+    assert set(request.files) == {"eval.cu", "util.h", "submission.cuh"}
+    assert [step.name for step in request.steps] == ["nvcc-version", "compile"]
+    assert "-shared" in request.steps[1].argv
+    assert request.keep == ("eval.out",)
 
 
 def evidence(*compiled: StepResult, ending: Ending = Ending.COMPLETED, oom_kills: int = 0) -> Evidence:
@@ -177,19 +168,13 @@ VERSION = samples.step("nvcc-version", {}, stdout="release 13")
     ids=["error", "too-long", "memory", "fine", "no-nvcc", "died", "nonsense"],
 )
 def test_only_what_the_compiler_itself_says_is_a_verdict(found: Evidence, verdict: Verdict | None) -> None:
-    """What our side broke, the run finds out again."""
-    task = samples.cu_task()
-    result = samples.submission(context_of(task)).compile_failure(found)
+    """What our side broke, the run finds out again. A Python build has none, however its import ended."""
+    result = samples.submission(context_of(samples.cu_task())).compile_failure(found)
     assert (None if result is None else result.verdict) == verdict
     assert result is None or result.runs == ()
-
-
-def test_a_python_build_has_no_verdict() -> None:
-    """However its import ended."""
+    python = evidence(samples.step("compile", {}, exit_code=1, stderr="ImportError"))
     for harness in Harness:
-        task = samples.task(harness=harness)
-        found = evidence(samples.step("compile", {}, exit_code=1, stderr="ImportError"))
-        assert samples.submission(context_of(task)).compile_failure(found) is None
+        assert samples.submission(context_of(samples.task(harness=harness))).compile_failure(python) is None
 
 
 def test_rows_tell_of_the_compilation_wherever_it_was() -> None:

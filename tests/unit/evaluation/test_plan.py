@@ -64,6 +64,9 @@ def planned(
     return plan_of(samples.context(task, job=job, **place))
 
 
+_ONE_AMD = replace(samples.SLOT, name="amd0", devices=(Device(uuid="u", name="x", vendor="amd", index=0),))
+
+
 @pytest.mark.parametrize(
     ("mode", "names"),
     [
@@ -90,10 +93,15 @@ def test_the_worker_is_not_given_the_reference_the_eval_program_or_private_files
 
 
 def test_the_public_run_has_the_tasks_seed_and_a_secret_run_one_of_its_own() -> None:
-    """No seed for a public run unless the task names one; no two secret jobs have the same."""
+    """No seed for a public run unless the task names one; no two secret jobs have the same, under either harness."""
     assert judge_request(planned(samples.task())).seed is None
     assert judge_request(planned(samples.task(seed=5))).seed == 5
-    assert judge_request(planned(samples.task(seed=5), secret=True)).seed == derived_seed(123456, "job 7")
+    secret = derived_seed(123456, "job 7")
+    assert judge_request(planned(samples.task(seed=5), secret=True)).seed == secret
+    program = steps(planned(samples.task(harness=Harness.PROGRAM), secret=True))["test"]
+    assert program.env == {"POPCORN_SEED": str(secret)}
+    assert 0 <= secret < 2**31
+    assert secret != derived_seed(123456, "job 8")
 
 
 def test_all_finalists_of_a_round_have_the_same_data_and_are_timed_longer_than_public_runs() -> None:
@@ -122,14 +130,6 @@ def test_only_secret_runs_have_the_hidden_tests() -> None:
             assert [int(line.partition(";")[0].removeprefix("size: ")) for line in test.cases] == sizes
             assert plan.case_counts["test"] == len(sizes)
             assert all("size: 5" not in line for mode_request in timed for line in mode_request.cases)
-
-
-def test_an_in_process_eval_never_receives_the_boards_seed() -> None:
-    """A secret run of a third-party program gets a seed derived for this job, which differs between jobs."""
-    program = steps(planned(samples.task(harness=Harness.PROGRAM), secret=True))["test"]
-    assert program.env == {"POPCORN_SEED": str(derived_seed(123456, "job 7"))}
-    assert derived_seed(123456, "job 7") != derived_seed(123456, "job 8")
-    assert 0 <= derived_seed(123456, "job 7") < 2**31
 
 
 def test_ranking_by_last_sends_only_the_last_benchmark() -> None:
@@ -183,24 +183,22 @@ def test_a_multi_gpu_task_has_a_rank_for_each_device() -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "words"),
+    ("sizes", "place", "words"),
     [
-        (several(2, 3), "have world_size 2, 3, expected one number for all"),
-        (several(64), "have world_size 64, but slot cpu0 has room for"),
+        ((2, 3), {}, "have world_size 2, 3, expected one number for all"),
+        ((64,), {}, "have world_size 64, but slot cpu0 has room for"),
+        # With devices there is one for each rank, whatever the memory.
+        (
+            (2,),
+            {"gpu": replace(samples.MI300, name="CPU"), "slot": _ONE_AMD},
+            "world_size 2, but slot amd0 has 1 devices",
+        ),
     ],
 )
-def test_ranks_that_differ_or_do_not_fit_are_refused(task: Task, words: str) -> None:
+def test_ranks_that_differ_or_do_not_fit_are_refused(sizes: tuple[int, ...], place: dict[str, Any], words: str) -> None:
     """A case that needs more than the slot has is found before anything is started."""
     with pytest.raises(TaskError, match=words):
-        planned(task)
-
-
-def test_more_ranks_than_devices_are_refused() -> None:
-    """With devices there is one for each rank, whatever the memory."""
-    device = Device(uuid="u", name="x", vendor="amd", index=0)
-    slot = replace(samples.SLOT, name="amd0", devices=(device,))
-    with pytest.raises(TaskError, match="world_size 2, but slot amd0 has 1 devices"):
-        plan_of(samples.context(several(2), gpu=samples.MI300, slot=slot))
+        planned(several(*sizes), **place)
 
 
 def test_cuda_sources_are_compiled_for_the_type_and_removed_before_they_run() -> None:
@@ -307,24 +305,19 @@ def test_judge_and_worker_keep_what_their_compilers_make_where_only_they_can_wri
 
 
 def test_the_wall_limit_lies_outside_the_programs_own_limits() -> None:
-    """An outer limit shorter than the inner ones would lose results."""
+    """An outer limit shorter than the inner ones would lose results.
+
+    `max_run_s` bounds one evaluation whatever the task allows, and never lengthens it; `build_timeout_s` bounds the
+    first import under either harness, and nvcc.
+    """
     pair = planned(samples.task())
     assert pair.spec.limits.wall_s > judge_request(pair).build_timeout_s + 11 + 22 + 33
-    programs = planned(samples.task(harness=Harness.PROGRAM))
-    assert programs.spec.limits.wall_s > 120 + 11 + 22 + 33
-
-
-def test_the_operators_build_limit_reaches_judge_and_programs() -> None:
-    """build_timeout_s bounds the first import under either harness, and nvcc."""
+    assert planned(samples.task(harness=Harness.PROGRAM)).spec.limits.wall_s > 120 + 11 + 22 + 33
+    assert planned(samples.task(), max_run_s=5).spec.limits.wall_s == 5
+    assert planned(samples.task(), max_run_s=1e6).spec.limits.wall_s < 1000
     assert judge_request(planned(samples.task(), build_timeout_s=7)).build_timeout_s == 7
     for task in (samples.task(harness=Harness.PROGRAM), samples.cu_task()):
         assert steps(planned(task, gpu=samples.H100, build_timeout_s=7))["compile"].timeout_s == 7
-
-
-def test_the_operators_cap_shortens_the_wall_limit() -> None:
-    """max_run_s bounds one evaluation whatever the task allows, and never lengthens it."""
-    assert planned(samples.task(), max_run_s=5).spec.limits.wall_s == 5
-    assert planned(samples.task(), max_run_s=1e6).spec.limits.wall_s < 1000
 
 
 def test_the_container_inherits_no_environment_and_knows_its_job() -> None:
@@ -395,7 +388,10 @@ def lit(**work: str) -> Task:
 
 
 def test_the_judge_gets_a_floor_for_every_case_that_is_timed() -> None:
-    """Benchmark and leaderboard have them, from the slot's own device; tests have none; `last` has the last case's."""
+    """Benchmark and leaderboard have them, from the slot's own device; tests have none; `last` has the last case's.
+
+    The CPU type has no peaks, a task without expressions no work.
+    """
     slot = replace(samples.SLOT, devices=(Device(uuid="u", name="NVIDIA H100 PCIe", vendor="nvidia", index=0),))
     gpu = Registry.load().get("H100")
     work = lit(flops="1e15 * size")
@@ -410,21 +406,18 @@ def test_the_judge_gets_a_floor_for_every_case_that_is_timed() -> None:
     assert set(plan.speeds_of_light) == {"benchmark", "leaderboard"}
     last = planned(replace(work, ranking_by=Ranking.LAST), gpu=gpu, slot=slot)
     assert judge_request(last).modes[1].floors == timed[0].floors[1:]
+    for task in (samples.task(), lit(flops="size", bytes="size")):
+        assert judge_request(planned(task)).modes[1].floors == (None, None)
 
 
-def test_the_judge_gets_the_tasks_rule_for_stopping() -> None:
-    """What runner.yml says of timing reaches the modes that are timed, as data, and no other."""
-    made = samples.task()
-    timing = Timing(max_runs=7, width=0.01)
-    request = judge_request(planned(replace(made, extra=replace(made.extra, timing=timing))))
-    assert [mode.timing for mode in request.modes] == [None, JudgeTiming(max_runs=7, width=0.01)]
-
-
-def test_the_judge_gets_the_boards_tolerance() -> None:
-    """What the board asks for reaches the request; a board that says nothing asks for a tenth."""
-    strict = replace(samples.job(), demand=Demand(timing=TimingAssurance.AUDITED, tolerance=0.02))
-    plans = (plan_of(samples.context(job=job)) for job in (strict, samples.job()))
-    assert [judge_request(plan).tolerance for plan in plans] == [0.02, 0.1]
+def test_the_judge_gets_the_tasks_rule_for_stopping_and_the_boards_tolerance() -> None:
+    """What runner.yml says reaches the modes that are timed, as data, and no other; a silent board asks for a tenth."""
+    task = samples.task()
+    task = replace(task, extra=replace(task.extra, timing=Timing(max_runs=7, width=0.01)))
+    demand = Demand(timing=TimingAssurance.AUDITED, tolerance=0.02)
+    strict = judge_request(plan_of(samples.context(task, job=replace(samples.job(), demand=demand))))
+    assert [mode.timing for mode in strict.modes] == [None, JudgeTiming(max_runs=7, width=0.01)]
+    assert (strict.tolerance, judge_request(planned(task)).tolerance) == (0.02, 0.1)
 
 
 def test_a_secret_job_has_fewer_calls() -> None:
@@ -446,12 +439,6 @@ def test_a_ranked_job_times_its_cases_once(mode: Mode) -> None:
     assert plan.shared == {"benchmark": "leaderboard"}
     assert not planned(samples.task(harness=Harness.PROGRAM), mode=mode).shared
     assert not planned(samples.task(), mode=Mode.BENCHMARK).shared
-
-
-def test_without_figures_or_work_there_is_no_floor() -> None:
-    """The CPU type has no peaks, a task without expressions no work."""
-    for task in (samples.task(), lit(flops="size", bytes="size")):
-        assert judge_request(planned(task)).modes[1].floors == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -479,7 +466,10 @@ def test_a_case_that_cannot_fit_is_refused(gpu: str, harness: Harness, gib: floa
 
 
 def test_a_task_states_what_its_cases_need() -> None:
-    """By `memory`, up to all there is, which the judge then allows; more is refused on that type before a run."""
+    """By `memory`, up to all there is, which the judge then allows; more is refused on that type before a run.
+
+    Only benchmarks must have their work.
+    """
     gpu = Registry.load().get("CPU")
     for gib in (1, 3):
         plan = planned(lit(memory=f"{gib} * 2 ** 30"), gpu=gpu)
@@ -492,10 +482,6 @@ def test_a_task_states_what_its_cases_need() -> None:
         "CPU's container (give this GPU type smaller cases in runner.yml, or do not offer the leaderboard on it)"
     )
     assert planned(large, mode=Mode.BENCHMARK, gpu=Registry.load().get("H100")).run_names == ("benchmark",)
-
-
-def test_a_test_case_without_work_is_no_misfit() -> None:
-    """Only benchmarks must have their work."""
     task = replace(lit(bytes="n"), benchmarks=({"n": 5},), tests=({"size": 1},))
     assert planned(task).run_names == ("test", "benchmark", "leaderboard")
 
@@ -503,40 +489,39 @@ def test_a_test_case_without_work_is_no_misfit() -> None:
 EMULATING = replace(samples.CPU, emulate_cuda=True)
 
 
-def emulated(task: Task, mode: Mode = Mode.TEST) -> Plan:
-    """A plan on a type that emulates CUDA."""
-    return planned(task, mode=mode, gpu=EMULATING)
-
-
 @pytest.mark.parametrize("harness", Harness)
 def test_a_container_that_emulates_cuda_says_so_to_everything_in_it(harness: Harness) -> None:
-    """By its environment: how much memory the device has, and where interpreters find the emulation."""
-    environment = emulated(samples.task(harness=harness)).spec.environment
-    assert environment["KR_EMULATE_CUDA"] == str(4 << 30)
-    assert environment["PYTHONPATH"] == "/kernel-runner/tasks/harness/site"
-    assert "KR_EMULATE_CUDA" not in planned(samples.task(harness=harness)).spec.environment
+    """By its environment: how much memory the device has, and where interpreters find the emulation.
+
+    Tasks that look for a device find it, and times are claims, as on one.
+    """
+    plain, emulated = (
+        planned(samples.task(harness=harness), mode=Mode.TEST, gpu=gpu) for gpu in (samples.CPU, EMULATING)
+    )
+    assert emulated.spec.environment["KR_EMULATE_CUDA"] == str(4 << 30)
+    assert emulated.spec.environment["PYTHONPATH"] == "/kernel-runner/tasks/harness/site"
+    assert "KR_EMULATE_CUDA" not in plain.spec.environment
+    if harness is Harness.BUILTIN:
+        assert [judge_request(plan).device for plan in (plain, emulated)] == ["cpu", "cuda"]
 
 
-def test_an_emulated_device_is_a_device_to_the_judge() -> None:
-    """Tasks that look for one find it, and times are claims, as on a device."""
-    assert judge_request(emulated(samples.task())).device == "cuda"
-    assert judge_request(planned(samples.task())).device == "cpu"
-
-
-@pytest.mark.parametrize("mode", [Mode.LEADERBOARD, Mode.PRIVATE])
-@pytest.mark.parametrize("harness", Harness)
-def test_nothing_is_ranked_where_cuda_is_emulated(mode: Mode, harness: Harness) -> None:
-    """A processor's times are not ranked: the ranked modes are refused before anything runs."""
-    with pytest.raises(TaskError, match="nothing is ranked there"):
-        emulated(samples.task(harness=harness), mode)
-
-
-def test_what_one_emulated_device_cannot_do_is_refused() -> None:
-    """Several devices, and compiled device code."""
-    with pytest.raises(TaskError, match="one device is emulated"):
-        emulated(samples.task(multi_gpu=True))
-    with pytest.raises(TaskError, match="compiled code"):
-        emulated(samples.cu_task())
+@pytest.mark.parametrize(
+    ("task", "mode", "words"),
+    [
+        # A processor's times are not ranked: such modes are refused before anything runs.
+        *(
+            (samples.task(harness=harness), mode, "nothing is ranked there")
+            for harness in Harness
+            for mode in (Mode.LEADERBOARD, Mode.PRIVATE)
+        ),
+        (samples.task(multi_gpu=True), Mode.TEST, "one device is emulated"),
+        (samples.cu_task(), Mode.TEST, "compiled code"),
+    ],
+)
+def test_what_one_emulated_device_cannot_do_is_refused(task: Task, mode: Mode, words: str) -> None:
+    """Ranks, several devices, and compiled device code."""
+    with pytest.raises(TaskError, match=words):
+        planned(task, mode=mode, gpu=EMULATING)
 
 
 OPTIONS = ProfileOptions(benchmark=1, kernel="regex:a b", kernel_base="mangled", launches=3)

@@ -109,31 +109,27 @@ def test_the_higher_floor_counts_and_says_what_it_is() -> None:
 
 
 def test_ranks_share_the_work_and_a_slot_lends_all_its_devices() -> None:
-    """Rates are per device: times the ranks for the speed of light, times all devices of a slot for the floor."""
-    two = replace(GPU, count=2)
-    work = task(flops="1e8", moved=f"{10 * MIB}", multi_gpu=True)
+    """Rates are per device: times the ranks for the speed of light, times all devices of a slot for the floor.
+
+    Two ranks on a CPU are no faster than one.
+    """
+    two, cpu = replace(GPU, count=2), replace(GPU, vendor=Vendor.NONE)
     case: Case = {"world_size": 2}
     one = speed_of_light(task(flops="1e8"), {}, GPU)
-    several = speed_of_light(replace(work, extra=replace(work.extra, bytes=None)), case, two)
+    several = speed_of_light(task(flops="1e8", multi_gpu=True), case, two)
     assert one.sol_ns is not None
     assert one.floor is not None
     assert several.floor is not None
-    assert several.sol_ns == one.sol_ns / 2
-    assert several.floor.ns == one.floor.ns / 2
+    assert (several.sol_ns, several.floor.ns) == (one.sol_ns / 2, one.floor.ns / 2)
     # Two caches, two memories.
-    floor = speed_of_light(replace(work, extra=replace(work.extra, flops=None)), case, two).floor
+    floor = speed_of_light(task(moved=f"{10 * MIB}", multi_gpu=True), case, two).floor
     assert floor is not None
     assert floor.ns == pytest.approx((10 - 4) * MIB / 2000 / MEMORY_SLACK)
     # A task of one device in a slot of two may use the other as well.
     alone = speed_of_light(task(flops="1e8"), {}, two)
     assert (alone.sol_ns, alone.floor) == (one.sol_ns, several.floor)
-
-
-def test_ranks_without_devices_share_one_processor() -> None:
-    """Two ranks on a CPU are no faster than one."""
-    cpu = replace(GPU, vendor=Vendor.NONE)
-    work = task(flops="1e8", multi_gpu=True)
-    assert speed_of_light(work, {"world_size": 2}, cpu).sol_ns == speed_of_light(work, {"world_size": 1}, cpu).sol_ns
+    lights = [speed_of_light(task(flops="1e8", multi_gpu=True), {"world_size": ranks}, cpu) for ranks in (1, 2)]
+    assert lights[0].sol_ns == lights[1].sol_ns
 
 
 def test_a_product_is_measured_by_its_own_figures() -> None:

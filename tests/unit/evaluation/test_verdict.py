@@ -162,20 +162,16 @@ def test_what_an_eval_program_did_decides_the_verdict(step: StepResult, verdict:
     assert not result.runs[0].passed
 
 
-def test_a_result_line_of_megabytes_is_no_sentence() -> None:
-    """What a program writes as the error of a case is cut; the whole of it stays in the run's result."""
+def test_a_timeout_leaves_an_empty_result_and_exit_code_114() -> None:
+    """KernelBot's readers know a timed-out run by these. What a program writes as an error is cut in the sentence."""
+    result = decided((samples.step("test", TEST_PASS, exit_code=None, timed_out=True),), mode=Mode.TEST)
+    (run,) = result.runs
+    assert (run.result, run.meta["exit_code"], run.meta["success"]) == ({}, 114, False)
     line = "e" * 1_000_000
     step = samples.step("test", {"test-count": "1", "test.0.status": "fail", "test.0.error": line})
     result = decided((step,), mode=Mode.TEST)
     assert len(result.error or "") <= 4000
     assert result.runs[0].result["test.0.error"] == line
-
-
-def test_a_timeout_leaves_an_empty_result_and_exit_code_114() -> None:
-    """KernelBot's readers know a timed-out run by these."""
-    result = decided((samples.step("test", TEST_PASS, exit_code=None, timed_out=True),), mode=Mode.TEST)
-    (run,) = result.runs
-    assert (run.result, run.meta["exit_code"], run.meta["success"]) == ({}, 114, False)
 
 
 def test_a_kernel_kill_for_memory_is_the_submissions_fault() -> None:
@@ -209,11 +205,23 @@ def test_a_task_that_ended_the_judge_is_invalid_and_no_verdict_on_the_submission
         assert len(result.runs) == len(steps)
 
 
-def test_a_harness_without_processes_is_the_submissions_fault() -> None:
-    """The cgroup says that the limit on processes was met: a judge that failed then is not retried."""
-    result = decided((), mode=Mode.TEST, outcome=samples.outcome(pids_denied=3), ok=False, message="no thread")
-    assert result.verdict is Verdict.RUNTIME_ERROR
-    assert "processes and threads" in (result.error or "")
+@pytest.mark.parametrize(
+    ("outcome", "ok", "verdict"),
+    [
+        # The cgroup says that the limit on processes was met: a judge that failed then is not retried.
+        (samples.outcome(pids_denied=3), False, Verdict.RUNTIME_ERROR),
+        # Killed from outside with nothing reported: the whole evaluation took too long, by the wall or by its cores.
+        (samples.outcome(ending=Ending.DEADLINE), None, Verdict.TIME_LIMIT),
+        (samples.outcome(ending=Ending.CPU_TIME), None, Verdict.TIME_LIMIT),
+    ],
+)
+def test_the_limits_of_a_container_are_the_submissions_fault(
+    outcome: Outcome, ok: bool | None, verdict: Verdict
+) -> None:
+    """Whatever the harness says of its own end."""
+    result = decided((), mode=Mode.TEST, outcome=outcome, ok=ok, message="no thread")
+    assert result.verdict is verdict
+    assert ("processes and threads" in (result.error or "")) is (verdict is Verdict.RUNTIME_ERROR)
 
 
 @pytest.mark.parametrize(
@@ -236,13 +244,6 @@ def test_a_container_that_breaks_without_a_cause_of_the_submissions_is_our_fault
     """No report, a broken protocol or a failed harness is retried, never held against the user."""
     with pytest.raises(EvaluationError):
         decided((), mode=Mode.TEST, outcome=outcome, ok=ok)
-
-
-@pytest.mark.parametrize("ending", [Ending.DEADLINE, Ending.CPU_TIME])
-def test_the_outer_limits_of_time_are_a_time_limit(ending: Ending) -> None:
-    """Killed from outside with nothing reported: the whole evaluation took too long, by the wall or by its cores."""
-    result = decided((), mode=Mode.TEST, outcome=samples.outcome(ending=ending), ok=None)
-    assert result.verdict is Verdict.TIME_LIMIT
 
 
 @pytest.mark.parametrize(
@@ -320,7 +321,10 @@ def judged_chain(timing: str, leaderboard: tuple[CaseReport, ...] = TIMED) -> tu
 
 
 def test_the_judges_ranked_calls_are_its_benchmark_too() -> None:
-    """Two rows with the same times; only the ranked one has the score, and the calls' time counts once."""
+    """Two rows with the same times; only the ranked one has the score, and the calls' time counts once.
+
+    Where they fail there is one row for them, as with KernelBot, whose ranked run does not begin after that.
+    """
     result = decided(judged_chain("audited"), task=samples.task())
     assert [run.mode for run in result.runs] == ["test", "benchmark", "leaderboard"]
     _, benchmark, leaderboard = result.runs
@@ -328,13 +332,8 @@ def test_the_judges_ranked_calls_are_its_benchmark_too() -> None:
     assert (benchmark.passed, benchmark.score_s) == (True, None)
     assert leaderboard.score_s == pytest.approx(2000e-9)
     assert result.eval_ns == sum(step.duration_ns for step in judged_chain("audited"))
-
-
-def test_ranked_calls_that_fail_are_a_benchmark_that_fails() -> None:
-    """As with KernelBot, whose ranked run does not begin after that: there is one row for them."""
     wrong = samples.judged(TIMED[0], verdict="wrong_answer", message="benchmark 2 of 2: wrong", announced=2)
-    steps = (judged_chain("audited")[0], samples.step("leaderboard", {}, judged=wrong))
-    result = decided(steps, task=samples.task())
+    result = decided((judged_chain("audited")[0], samples.step("leaderboard", {}, judged=wrong)), task=samples.task())
     assert (result.verdict, result.error) == (Verdict.WRONG_ANSWER, "benchmark 2 of 2: wrong")
     assert [(run.mode, run.passed) for run in result.runs] == [("test", True), ("benchmark", False)]
 
@@ -389,12 +388,19 @@ def test_a_time_below_the_demand_passes_without_a_score(
 
 
 def test_a_row_is_worth_as_little_as_its_least_case() -> None:
-    """In the row and in the report; an unknown word counts as claimed."""
+    """In the row and in the report; an unknown word counts as claimed.
+
+    Public times rank, so nothing is held back of the secret job, whose row shows no system info of its own.
+    """
     result = decided(judged_chain("audited", MEASURED), task=samples.task())
     assert result.runs[2].system_info["runner"]["assurance"] == {"correctness": "judge", "timing": "measured"}
     assert result.report["assurance"]["timing"] == "measured"
     odd = decided(judged_chain("audited", timed(1.0, 4.0, assurances=("notarised",))), task=samples.task())
     assert odd.runs[2].system_info["runner"]["assurance"]["timing"] == "claimed"
+    demand = Demand(timing=TimingAssurance.AUDITED)
+    run = decided(judged_chain("claimed"), task=samples.task(), demand=demand, secret=True).runs[2]
+    assert run.score_s == pytest.approx(2000e-9)
+    assert "unranked" not in run.system_info["runner"]
 
 
 def test_a_third_party_program_does_not_rank_where_times_must_be_measured() -> None:
@@ -413,32 +419,12 @@ def test_a_third_party_program_does_not_rank_where_times_must_be_measured() -> N
     assert dict(run.result) == BENCH_PASS
 
 
-def test_a_secret_run_keeps_its_score() -> None:
-    """Public times rank, so nothing is held back of the secret job, whose row shows no system info of its own."""
-    run = decided(
-        judged_chain("claimed"), task=samples.task(), demand=Demand(timing=TimingAssurance.AUDITED), secret=True
-    ).runs[2]
-    assert run.score_s == pytest.approx(2000e-9)
-    assert "unranked" not in run.system_info["runner"]
-
-
-def test_a_step_reported_twice_is_our_fault() -> None:
-    """Init sends each step once."""
-    with pytest.raises(EvaluationError, match="twice"):
-        decided((samples.step("test", TEST_PASS), samples.step("test", TEST_PASS)), mode=Mode.TEST)
-
-
-def test_meta_has_kernelbots_keys_and_times_are_offsets() -> None:
-    """The row's meta is read by KernelBot's own tools key by key."""
+def test_a_row_is_what_kernelbots_own_tools_read() -> None:
+    """Meta key by key; times are offsets. A Python task has a compilation exactly when an extension was built."""
     run = decided(chain()).runs[0]
     assert set(run.meta) == {"stdout", "stderr", "success", "exit_code", "command", "duration"}
-    assert run.meta["duration"] == 1.0
-    assert (run.start_offset_ns, run.end_offset_ns) == (110, 1_000_000_110)
-
-
-def test_compilation_of_a_python_task_shows_only_when_an_extension_was_built() -> None:
-    """KernelBot stores it exactly when the first import's output has the extension's define."""
-    assert decided(chain()).runs[0].compilation is None
+    assert (run.meta["duration"], run.start_offset_ns, run.end_offset_ns) == (1.0, 110, 1_000_000_110)
+    assert run.compilation is None
     built = samples.step("compile", {}, stdout="c++ -DTORCH_EXTENSION_NAME=x ...\n")
     compilation = decided((built, *chain()[1:])).runs[0].compilation
     assert compilation is not None
@@ -446,23 +432,21 @@ def test_compilation_of_a_python_task_shows_only_when_an_extension_was_built() -
 
 
 def test_a_cuda_source_that_does_not_compile_is_a_compile_error() -> None:
-    """No program ran; the first error line is the sentence."""
+    """No program ran; the first error line is the sentence. An image that lacks the toolkit is not the submission's."""
     steps = (
         samples.step("nvcc-version", {}, stdout="release 13.0"),
         samples.step("compile", {}, exit_code=2, stderr="note\neval.cu(3): error: no such thing\n"),
     )
     result = decided(steps, task=samples.cu_task(), mode=Mode.TEST)
-    assert result.verdict is Verdict.COMPILE_ERROR
+    assert (result.verdict, result.runs) == (Verdict.COMPILE_ERROR, ())
     assert "no such thing" in (result.error or "")
-    assert result.runs == ()
     killed = decided(steps, task=samples.cu_task(), mode=Mode.TEST, outcome=samples.outcome(oom_kills=1))
     assert killed.verdict is Verdict.MEMORY_LIMIT, "its compiler was killed"
-
-
-def test_a_missing_nvcc_is_our_fault() -> None:
-    """The image lacks the toolkit: the submission is not to blame."""
     with pytest.raises(EvaluationError, match="nvcc"):
         decided((samples.step("nvcc-version", {}, exit_code=127),), task=samples.cu_task(), mode=Mode.TEST)
+    # Init sends each step once.
+    with pytest.raises(EvaluationError, match="twice"):
+        decided((samples.step("test", TEST_PASS), samples.step("test", TEST_PASS)), mode=Mode.TEST)
 
 
 def test_output_is_cut_at_whole_lines_as_kernelbot_cuts_it() -> None:

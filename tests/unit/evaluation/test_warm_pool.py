@@ -147,29 +147,40 @@ def make(engine: FakeEngine) -> Iterator[Make]:
 
 
 def test_a_free_slot_gets_its_containers_and_no_more(engine: FakeEngine, make: Make) -> None:
-    """As many as configured wait, labelled with the slot; further releases start none."""
+    """As many as configured wait, labelled with the slot; further releases start none, and size 0 turns it off.
+
+    For another boot, image or limit the job starts its own, and nothing idles beside it.
+    """
+    assert take(make(0, wait=False), SPEC) is None
+    assert engine.containers == []
     pool = make(2)
     pool.release("cpu0", SPEC)
     time.sleep(0.05)
     assert len(engine.containers) == 2
     assert engine.labels == [{warm_pool.WARM_LABEL: "cpu0", SLOT_LABEL: "cpu0"}] * 2
-
-
-def test_a_container_that_does_not_fit_is_removed(engine: FakeEngine, make: Make) -> None:
-    """Another boot, image or limit: the job starts its own, and nothing idles beside it."""
-    pool = make(1)
     assert take(pool, OTHER) is None
-    assert engine.containers[0].closed
+    assert all(container.closed for container in engine.containers)
 
 
 def test_nothing_is_started_while_the_slot_is_busy(engine: FakeEngine, make: Make) -> None:
-    """A start beside a timed run would disturb it; the next one comes when the slot is released."""
-    pool = make(1)
+    """A start beside a timed run would disturb it; the next one comes when the slot is released.
+
+    The last container is replaced before: its job has nothing left to disturb. While another one waits the next job
+    takes that.
+    """
+    pool = make(2)
     assert take(pool, SPEC) is not None
+    pool.replace_last("cpu0")
     time.sleep(0.05)
-    assert len(engine.containers) == 1
+    assert len(engine.containers) == 2
+    assert take(pool, SPEC) is not None
+    pool.replace_last("cpu0")
+    eventually(lambda: pool.counts()["cpu0"] == 2)
+    assert take(pool, SPEC) in engine.containers[2:]
+    time.sleep(0.05)
+    assert len(engine.containers) == 4
     pool.release("cpu0", SPEC)
-    eventually(lambda: len(engine.containers) == 2)
+    eventually(lambda: len(engine.containers) == 5)
 
 
 def test_with_spare_cores_the_next_container_is_imported_beside_the_job(engine: FakeEngine, make: Make) -> None:
@@ -246,31 +257,29 @@ def test_a_refusal_that_says_nothing_of_cores_is_followed_by_the_same_request(
     assert pool._spare_cpus
 
 
-def test_the_last_container_is_replaced_before_the_slot_is_free(engine: FakeEngine, make: Make) -> None:
-    """Its job has nothing left to disturb; while another one waits, the next job takes that, and nothing is started."""
-    pool = make(2)
-    assert take(pool, SPEC) is not None
-    pool.replace_last("cpu0")
-    time.sleep(0.05)
-    assert len(engine.containers) == 2
-    assert take(pool, SPEC) is not None
-    pool.replace_last("cpu0")
-    eventually(lambda: pool.counts()["cpu0"] == 2)
-    pool.release("cpu0", SPEC)
-    assert take(pool, SPEC) in engine.containers[2:]
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_job_waits_for_the_start_it_would_have_to_make(engine: FakeEngine, make: Make, *, cancelled: bool) -> None:
+    """With none waiting and one being started, that one is taken; a cancelled job waits for none.
 
-
-def test_a_job_waits_for_the_start_it_would_have_to_make(engine: FakeEngine, make: Make) -> None:
-    """With none waiting and one being started, that one is taken."""
+    The start may take a minute; what comes of it is thrown away then, and the slot is refilled.
+    """
     engine.go.clear()
     pool = make(1, wait=False)
-    taken: list[Any] = []
-    job = threading.Thread(target=lambda: taken.append(take(pool, SPEC)))
     eventually(lambda: pool._pools["cpu0"].starting > 0)
+    cancel = threading.Event()
+    taken: list[Any] = []
+    job = threading.Thread(target=lambda: taken.append(pool.take("cpu0", SPEC, cancel=cancel)))
     job.start()
-    engine.go.set()
+    eventually(lambda: pool._pools["cpu0"].awaited)
+    (cancel if cancelled else engine.go).set()
     job.join(PATIENCE_S)
-    assert taken == engine.containers
+    assert taken == ([None] if cancelled else engine.containers)
+    if cancelled:
+        engine.go.set()
+        eventually(lambda: len(engine.containers) == 1 and engine.containers[0].closed)
+        pool.release("cpu0", SPEC)
+        eventually(lambda: len(engine.containers) == 2)
+        assert not engine.containers[1].closed
 
 
 def test_a_start_that_comes_too_late_is_thrown_away(engine: FakeEngine, make: Make) -> None:
@@ -315,13 +324,6 @@ def test_a_slot_that_is_out_of_use_gets_no_container(engine: FakeEngine, make: M
     eventually(lambda: pool.counts()["cpu0"] == 1)
 
 
-def test_size_zero_keeps_no_container(engine: FakeEngine, make: Make) -> None:
-    """warm_containers = 0 turns it off."""
-    pool = make(0, wait=False)
-    assert take(pool, SPEC) is None
-    assert engine.containers == []
-
-
 def test_a_job_that_finds_none_has_one_started_for_the_next_job_too(engine: FakeEngine, make: Make) -> None:
     """One on each core, and neither is handed out while the other still imports: the first would be timed beside it."""
     spec = replace(SPEC, limits=replace(SPEC.limits, cpus=(0, 1)))
@@ -344,26 +346,6 @@ def test_a_job_that_finds_none_has_one_started_for_the_next_job_too(engine: Fake
     assert taken[0] in engine.containers[3:]
 
 
-def test_a_cancelled_job_waits_for_no_container(engine: FakeEngine, make: Make) -> None:
-    """The start it waits for may take a minute; what comes of it is thrown away, and the slot is refilled."""
-    engine.go.clear()
-    pool = make(1, wait=False)
-    eventually(lambda: pool._pools["cpu0"].starting > 0)
-    cancel = threading.Event()
-    taken: list[Any] = []
-    job = threading.Thread(target=lambda: taken.append(pool.take("cpu0", SPEC, cancel=cancel)))
-    job.start()
-    eventually(lambda: pool._pools["cpu0"].awaited)
-    cancel.set()
-    job.join(PATIENCE_S)
-    assert taken == [None]
-    engine.go.set()
-    eventually(lambda: len(engine.containers) == 1 and engine.containers[0].closed)
-    pool.release("cpu0", SPEC)
-    eventually(lambda: len(engine.containers) == 2)
-    assert not engine.containers[1].closed
-
-
 def test_a_used_container_is_for_its_owner_alone(engine: FakeEngine, make: Make) -> None:
     """Its owner's next request gets it, for an equal container; any other job another one, and it is removed."""
     pool = make(1)
@@ -384,15 +366,14 @@ def test_a_used_container_is_for_its_owner_alone(engine: FakeEngine, make: Make)
     ("owner", "changes"), [(None, {}), (OWNER, {"is_open": False}), (OWNER, {"requests": warm_pool.MOST_REQUESTS})]
 )
 def test_a_container_in_which_nothing_follows_is_removed(
-    make: Make, owner: ContainerOwner | None, changes: dict[str, Any]
+    engine: FakeEngine, make: Make, owner: ContainerOwner | None, changes: dict[str, Any]
 ) -> None:
-    """It has no owner, broke or met a limit, or has served enough."""
-    assert serve(make(1), owner=owner, **changes).closed
+    """It has no owner, broke or met a limit, or has served enough.
 
-
-def test_a_used_container_waits_for_a_moment(engine: FakeEngine, make: Make) -> None:
-    """Where nothing follows, a fresh one takes its place; a pool that closes removes it."""
+    Else it waits for a moment, and a fresh one takes its place; a pool that closes removes it.
+    """
     pool = make(1)
+    assert serve(pool, owner=owner, **changes).closed
     used = serve(pool)
     pool.release("cpu0", SPEC)
     eventually(lambda: used.closed and pool.counts()["cpu0"] == 1)

@@ -7,8 +7,6 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tasks.problems.formats.fp8 import (
     FORMATS,
@@ -96,14 +94,6 @@ def test_numbers_of_all_magnitudes_encode(dtype: torch.dtype, wide: torch.dtype,
 
 
 @formats
-def test_torch_converts_alike(dtype: torch.dtype) -> None:
-    """Its own conversion from float32 gives the same codes within the range."""
-    values = torch.cat([every_pattern(torch.bfloat16).float(), *sweep(torch.float32, 10_007)])
-    values = values[values.abs() <= FORMATS[dtype].largest_value]
-    assert torch.equal(encode(values, dtype).view(torch.uint8), values.to(dtype).view(torch.uint8))
-
-
-@formats
 def test_too_large_is_saturated_or_not(dtype: torch.dtype) -> None:
     """Infinities, the largest float32, and the midpoint to the first number that is too large."""
     kind = FORMATS[dtype]
@@ -122,17 +112,6 @@ def test_too_large_is_saturated_or_not(dtype: torch.dtype) -> None:
     )
     limit = encode(torch.tensor([kind.limit]), dtype, saturate=False).float().item()
     assert (limit == kind.largest_value) is not kind.limit_overflows
-
-
-@given(st.lists(st.floats(), min_size=1, max_size=16))
-def test_float64_is_not_rounded_twice(numbers: list[float]) -> None:
-    """Any doubles, and one next to a tie that float32 would take for the tie."""
-    values = torch.tensor(numbers, dtype=torch.float64)
-    for dtype in SPECS:
-        assert same(encode(values, dtype).double().tolist(), nearest(values, dtype))
-    close = torch.tensor([1.0625 + 2**-40, 1.0625 - 2**-40, 1.1875 - 2**-40], dtype=torch.float64)
-    assert encode(close, torch.float8_e4m3fn).float().tolist() == [1.125, 1.0, 1.125]
-    assert encode(close.float(), torch.float8_e4m3fn).float().tolist() == [1.0, 1.0, 1.25]
 
 
 def test_all_powers_of_two_decode() -> None:
@@ -250,18 +229,14 @@ def test_tiles_quantize_with_their_own_scale(dtype: torch.dtype, tile: tuple[int
         assert scales[i, r, c] == block.abs().max() / FORMATS[dtype].largest_value
 
 
-def test_zeros_stay_zeros() -> None:
-    """A tile or block of zeros has a finite scale and no NaN."""
+def test_zeros_stay_zeros_and_a_nan_spoils_its_block() -> None:
+    """A tile or block of zeros has a finite scale and no NaN; a NaN's block has the scale NaN, its neighbour not."""
     codes, scales = quantize_tiles(torch.zeros(1, 128), torch.float8_e4m3fnuz)
     assert (scales.tolist(), codes.float().abs().max().item()) == ([[1.0]], 0.0)
     codes, scales = quantize_tiles(torch.full((1, 128), 2.0**-149), torch.float8_e4m3fnuz)
     assert (scales.tolist(), codes.float().abs().max().item()) == ([[1.0]], 0.0)
     codes, scales = quantize_mx(torch.zeros(1, MX_BLOCK), torch.float8_e5m2)
     assert not dequantize_mx(codes, scales, torch.float8_e5m2).any()
-
-
-def test_a_nan_spoils_its_block() -> None:
-    """The block's scale is NaN, its neighbour's is not."""
     values = torch.ones(2 * MX_BLOCK)
     values[3] = math.nan
     codes, scales = quantize_mx(values, torch.float8_e4m3fn)

@@ -110,47 +110,42 @@ def test_a_type_that_nothing_is_recognised_as_is_remarked_on() -> None:
     [
         ("H100", "NVIDIA H100 80GB HBM3", 80, 3350, 989.4),
         ("H100", "NVIDIA H100 PCIe", 80, 2039, 756),
-        ("A100", "NVIDIA A100-PCIE-40GB", 40, 1555, 312),
-        ("MI250", "AMD Instinct MI250X", 64, 1638.4, 191.5),
         ("MI300x8", "AMD Instinct MI300X", 192, 5300, 1307.4),
     ],
 )
 def test_a_product_has_its_own_figures(
     gpu_type: str, device: str, memory_gib: float, bandwidth_gb_s: float, fp16: float
 ) -> None:
-    """The driver's name of a device decides; types of several devices have those of one."""
+    """The driver's name of a device decides; types of several devices have those of one.
+
+    Without a device they are the type's: a task is checked on hosts without it.
+    """
     entry = Registry.load().get(gpu_type)
     figures = entry.figures_of(device)
     assert (figures.memory_gib, figures.bandwidth_gb_s) == (memory_gib, bandwidth_gb_s)
     assert figures.peak_tflops[Dtype.FP16] == fp16
     # Its product's device is one of the type's.
     assert entry in Registry.load().matching(entry.vendor, device)
-
-
-def test_without_a_device_the_figures_are_the_types() -> None:
-    """A task is checked on hosts without the device."""
-    entry = Registry.load().get("H100")
-    assert entry.figures_of(None) is entry.device
-    assert entry.figures_of("NVIDIA H100 64GB HBM2") is entry.device
-
-
-def test_the_cpu_type_has_no_figures_until_an_operator_states_them(tmp_path: Path) -> None:
-    """Processors differ; an overlay of the type gives what is known of this one."""
-    assert Registry.load().get("CPU").device == Figures()
-    figures = overlay(tmp_path, 'extends = "CPU"\nname = "CPU"\n[device]\nl3_mib = 32\npeak_tflops = { fp32 = 1 }\n')
-    assert figures.get("CPU").device == Figures(l3_mib=32.0, peak_tflops={Dtype.FP32: 1.0})
-    assert figures.get("CPU").device.cache_bytes == 32 << 20
+    assert entry.figures_of(None) is entry.figures_of("NVIDIA H100 64GB HBM2") is entry.device
 
 
 def test_an_overlay_changes_one_figure_and_keeps_the_others(tmp_path: Path) -> None:
-    """Tables within tables are merged, and products start from what the overlay made of the type."""
+    """Tables within tables are merged, and products start from what the overlay made of the type.
+
+    The CPU type has no figures until an operator states them: processors differ.
+    """
     text = 'extends = "H100"\nname = "X"\n[device]\nl2_mib = 51\n[device.peak_tflops]\nint4 = 7\n'
     before, after = Registry.load().get("H100"), overlay(tmp_path, text).get("X")
-    assert after.device == replace(
-        before.device, l2_mib=51.0, peak_tflops={**before.device.peak_tflops, Dtype.INT4: 7.0}
-    )
+    rates = {**before.device.peak_tflops, Dtype.INT4: 7.0}
+    assert after.device == replace(before.device, l2_mib=51.0, peak_tflops=rates)
     assert [product.device.l2_mib for product in after.products] == [51.0, 51.0]
     assert [product.device.bandwidth_gb_s for product in after.products] == [2039.0, 3900.0]
+    assert Registry.load().get("CPU").device == Figures()
+    cpu = overlay(tmp_path, 'extends = "CPU"\nname = "CPU"\n[device]\nl3_mib = 32\npeak_tflops = { fp32 = 1 }\n').get(
+        "CPU"
+    )
+    assert cpu.device == Figures(l3_mib=32.0, peak_tflops={Dtype.FP32: 1.0})
+    assert cpu.device.cache_bytes == 32 << 20
 
 
 @pytest.mark.parametrize(
@@ -163,9 +158,7 @@ def test_an_overlay_changes_one_figure_and_keeps_the_others(tmp_path: Path) -> N
         ("[device]\npeak_tflops = { fp8 = -1 }", r"x\.toml: device\.peak_tflops\.fp8: found -1"),
         ("[device]\nsources = { l2 = 'x' }", r"device\.sources: .*'l2'.*, expected: names of figures: memory_gib"),
         ("device = 3", r"x\.toml: device: found 3, expected"),
-        ("products = 3", r"x\.toml: products: found 3, expected"),
         ("products = [3]", r"x\.toml: products\.0: found 3, expected"),
-        ("[[products]]\ndevice_names = []\ndevice = {}", r"x\.toml: products\.0\.device_names: found \[\], expected"),
         ("[[products]]\ndevice_names = ['(']\ndevice = {}", r"device_names\.0: .*expected: a regular"),
         ("[[products]]\ndevice_names = ['a']", r"x\.toml: products\.0\.device: found nothing, expected"),
     ],

@@ -21,50 +21,35 @@ def write(directory: Path, **files: str) -> Path:
 
 
 def test_every_type_that_boards_name_is_built_in() -> None:
-    """KernelBot's GPU names and the CPU type load without an overlay."""
-    names = {entry.name for entry in Registry.load().all()}
+    """KernelBot's GPU names and the CPU type load without an overlay; an alias is another name, a typo gets a hint."""
+    registry = Registry.load()
+    names = {entry.name for entry in registry.all()}
     assert names >= {"CPU", "T4", "L4", "A100", "H100", "H200", "B200", "L4x4"}
     assert names >= {"NVIDIA", "B200_Nebius", "MI250", "MI300", "MI300x8", "MI355X"}
-
-
-def test_an_alias_is_another_name() -> None:
-    """`get` takes names and aliases."""
-    assert Registry.load().get("MI300X").name == "MI300"
-
-
-def test_an_unknown_name_is_answered_with_the_nearest() -> None:
-    """A typo, or the wrong case, gets a hint."""
+    assert registry.get("MI300X").name == "MI300"
     with pytest.raises(NotFoundError, match=r"'h100' is not known.*did you mean 'H100'"):
-        Registry.load().get("h100")
+        registry.get("h100")
 
 
-def test_an_overlay_file_adds_a_type(tmp_path: Path) -> None:
-    """A whole new type is one file."""
-    overlay = write(tmp_path, X='name = "X1"\nvendor = "nvidia"\ndevice_names = ["X One"]\nmemory_gib = 2\n')
-    registry = Registry.load(overlay)
+def test_an_overlay_file_adds_replaces_or_extends_a_type(tmp_path: Path) -> None:
+    """A whole new type is one file, and without `extends` nothing of a built-in type is left.
+
+    With its own name it keeps every other key. A derived type adds variables, and does not answer to its base's names.
+    """
+    overlay = write(
+        tmp_path,
+        X='name = "X1"\nvendor = "nvidia"\ndevice_names = ["X One"]\nmemory_gib = 2\n',
+        H100='name = "H100"\nvendor = "nvidia"\n',
+        H200='extends = "H200"\nname = "H200"\nimage = "registry.example/cuda@sha256:0"\n',
+        Y='extends = "MI300"\nname = "Y"\nenvironment = { HSA_X = "1" }\n',
+    )
+    built_in, registry = Registry.load(), Registry.load(overlay)
     assert registry.get("X1").memory_gib == 2.0
-    assert len(registry.all()) == len(Registry.load().all()) + 1
-
-
-def test_an_overlay_file_replaces_a_whole_type(tmp_path: Path) -> None:
-    """Without `extends` nothing of the built-in type is left."""
-    overlay = write(tmp_path, H100='name = "H100"\nvendor = "nvidia"\n')
-    assert Registry.load(overlay).get("H100") == GpuType(name="H100", vendor=Vendor.NVIDIA)
-
-
-def test_an_overlay_file_may_change_one_key_of_the_type_it_replaces(tmp_path: Path) -> None:
-    """`extends` with its own name keeps every other key."""
-    overlay = write(tmp_path, H100='extends = "H100"\nname = "H100"\nimage = "registry.example/cuda@sha256:0"\n')
-    changed = Registry.load(overlay).get("H100")
-    assert changed == dataclasses.replace(Registry.load().get("H100"), image="registry.example/cuda@sha256:0")
-
-
-def test_extends_merges_the_environment_and_leaves_the_aliases(tmp_path: Path) -> None:
-    """A derived type adds variables, and does not answer to the names of its base."""
-    overlay = write(tmp_path, X='extends = "MI300"\nname = "X"\nenvironment = { HSA_X = "1" }\n')
-    derived = Registry.load(overlay).get("X")
-    assert derived.environment == {"PYTORCH_ROCM_ARCH": "gfx942", "HSA_X": "1"}
-    assert derived.aliases == ()
+    assert len(registry.all()) == len(built_in.all()) + 2
+    assert registry.get("H100") == GpuType(name="H100", vendor=Vendor.NVIDIA)
+    assert registry.get("H200") == dataclasses.replace(built_in.get("H200"), image="registry.example/cuda@sha256:0")
+    assert registry.get("Y").environment == {"PYTORCH_ROCM_ARCH": "gfx942", "HSA_X": "1"}
+    assert registry.get("Y").aliases == ()
 
 
 @pytest.mark.parametrize(
@@ -96,15 +81,11 @@ def test_a_wrong_file_is_refused_with_file_key_found_and_expected(tmp_path: Path
         Registry.load(write(tmp_path, x=text))
 
 
-def test_two_files_of_one_type_are_refused(tmp_path: Path) -> None:
-    """Which of them would win is not left to the alphabet."""
+def test_files_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
+    """Which of two files of one type would win is not left to the alphabet; A extends B extends A has no meaning."""
     text = 'name = "X"\nvendor = "none"\n'
     with pytest.raises(ConfigError, match=r"'X' is described twice: .*a\.toml and .*b\.toml"):
         Registry.load(write(tmp_path, a=text, b=text))
-
-
-def test_extending_in_a_circle_is_refused(tmp_path: Path) -> None:
-    """A extends B extends A has no meaning."""
     with pytest.raises(ConfigError, match="circle: A -> B -> A"):
         Registry.load(write(tmp_path, a='name = "A"\nextends = "B"\n', b='name = "B"\nextends = "A"\n'))
 

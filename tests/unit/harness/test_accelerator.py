@@ -98,13 +98,16 @@ def test_a_judge_without_its_device_judges_nothing(monkeypatch: pytest.MonkeyPat
         require_device("cuda")
 
 
-def test_a_device_that_computes_wrong_is_not_used(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sum of squares is known."""
+@pytest.mark.usefixtures("cuda")
+def test_a_device_that_computes_wrong_or_reports_no_memory_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum of squares is known. Neither task nor submission can be blamed then."""
     require_device("cuda")
     monkeypatch.setattr(torch, "arange", lambda count, **_: torch.zeros(count))
     with pytest.raises(DeviceFailed, match="computes 0 where 85344 is right"):
         require_device("cuda")
-    del cuda
+    monkeypatch.setattr(torch.cuda, "mem_get_info", raising(driver_error(999)))
+    with pytest.raises(DeviceFailed, match="does not report its memory"):
+        held_by_others()
 
 
 @pytest.mark.parametrize(
@@ -156,14 +159,6 @@ def test_a_kernel_of_the_tasks_own_that_breaks_its_context_is_the_tasks_fault(cu
         cuda.broken = broken
         with pytest.raises(TaskFault):
             task(raising(ValueError("a bug"))).generate({}, rng_seed=1)
-
-
-def test_a_device_that_reports_no_memory_has_failed(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither task nor submission can be blamed then."""
-    monkeypatch.setattr(torch.cuda, "mem_get_info", raising(driver_error(999)))
-    with pytest.raises(DeviceFailed, match="does not report its memory"):
-        held_by_others()
-    del cuda
 
 
 def test_without_a_device_every_error_is_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,10 +245,13 @@ def judged(workers: _Workers, tmp_path: Path, *, device: str = "cpu", mode: str 
     return step
 
 
+_FULL = torch.OutOfMemoryError("CUDA out of memory")
+
+
 def test_a_case_is_tried_again_when_what_was_kept_for_later_is_released(cuda: Cuda, tmp_path: Path) -> None:
     """An honest worker keeps memory for its next tensors; it is asked to give that back before it is blamed."""
     cuda.others = 70 * GIB
-    workers = _Workers(torch.OutOfMemoryError("CUDA out of memory"))
+    workers = _Workers(_FULL)
     step = judged(workers, tmp_path)
     assert step["judged"]["verdict"] == "accepted"
     assert workers.done.count("call") == 3
@@ -261,38 +259,34 @@ def test_a_case_is_tried_again_when_what_was_kept_for_later_is_released(cuda: Cu
     assert cuda.emptied == 1
 
 
-def test_a_submission_that_hoards_the_devices_memory_has_reached_its_limit(cuda: Cuda, tmp_path: Path) -> None:
-    """Not the task's fault, and no further case is tried."""
-    cuda.others = 70 * GIB
-    workers = _Workers(*[torch.OutOfMemoryError("CUDA out of memory")] * 9)
-    step = judged(workers, tmp_path)
-    assert (step["judged"]["verdict"], workers.done.count("call")) == ("memory_limit", 2)
-    assert "test 1 of 2: the submission keeps 70.0 of the device's 80.0 GiB" in step["judged"]["message"]
-
-
-def test_a_case_that_needs_more_memory_than_there_is_is_the_tasks_fault(cuda: Cuda, tmp_path: Path) -> None:
-    """No other process holds any."""
-    cuda.own = 78 * GIB
-    step = judged(_Workers(torch.OutOfMemoryError("CUDA out of memory")), tmp_path)
-    assert step["judged"]["verdict"] == "invalid"
-    assert "the judge needs more memory than the device has" in step["judged"]["message"]
-
-
-def test_what_others_held_before_a_submission_was_loaded_is_not_its_own(cuda: Cuda, tmp_path: Path) -> None:
-    """A display, a monitor, another service: what such a device has too little of, the task needs too much of."""
-    cuda.others = 30 * GIB
-    step = judged(_Workers(*[torch.OutOfMemoryError("CUDA out of memory")] * 9), tmp_path, device="cuda")
-    assert step["judged"]["verdict"] == "invalid"
-    workers = _Workers(*[torch.OutOfMemoryError("CUDA out of memory")] * 9)
+@pytest.mark.parametrize(
+    ("device", "own", "others", "later", "verdict", "message"),
+    [
+        # Not the task's fault, and no further case is tried.
+        ("cpu", 10, 70, None, "memory_limit", "test 1 of 2: the submission keeps 70.0 of the device's 80.0 GiB"),
+        # No other process holds any.
+        ("cpu", 78, 1, None, "invalid", "the judge needs more memory than the device has"),
+        # A display, a monitor, another service: what such a device has too little of, the task needs too much of.
+        ("cuda", 10, 30, None, "invalid", "the judge needs more memory than the device has"),
+        ("cuda", 10, 30, 60, "memory_limit", "the submission keeps 30.0 of the device's 80.0 GiB"),
+    ],
+    ids=["hoarded", "needed", "held before", "hoarded beside what was held before"],
+)
+def test_only_memory_that_a_submission_has_taken_since_it_was_loaded_is_its_own(
+    cuda: Cuda, tmp_path: Path, *, device: str, own: int, others: int, later: int | None, verdict: str, message: str
+) -> None:
+    """In GiB: of the judge, of all others before the first call, and in the calls."""
+    cuda.own, cuda.others = own * GIB, others * GIB
+    workers = _Workers(*[_FULL] * 9)
 
     def hoard() -> None:
-        cuda.others = 60 * GIB
+        cuda.others = (later or others) * GIB
 
     workers.before_raising = hoard
-    cuda.others = 30 * GIB
-    step = judged(workers, tmp_path, device="cuda")
-    assert step["judged"]["verdict"] == "memory_limit"
-    assert "the submission keeps 30.0 of the device's 80.0 GiB" in step["judged"]["message"]
+    step = judged(workers, tmp_path, device=device)
+    assert step["judged"]["verdict"] == verdict
+    assert message in step["judged"]["message"]
+    assert workers.done.count("call") == (2 if verdict == "memory_limit" else 1)
 
 
 def worker_client() -> WorkerClient:
@@ -328,24 +322,26 @@ def test_an_output_that_cannot_be_read_since_the_device_is_lost_is_not_the_submi
     assert isinstance(raised.value, DeviceFailed) is (broken == 999)
 
 
-def test_a_device_that_fails_during_a_case_is_an_internal_error(tmp_path: Path) -> None:
-    """It is evaluated again elsewhere."""
-    workers = _Workers(DeviceFailed("device 'cuda' is lost"))
-    step = judged(workers, tmp_path)
-    assert (step["judged"]["verdict"], workers.done.count("call")) == ("internal_error", 1)
-    assert step["judged"]["message"] == "test 1 of 2: device 'cuda' is lost"
+_LOST = DeviceFailed("device 'cuda' is lost")
+_FAULT = Fault("runtime_error", "DriverError: cuStreamWriteValue32_v2 failed with CUresult 999")
 
 
 @pytest.mark.parametrize(
-    ("broken", "verdict"),
-    [(driver_error(999), "internal_error"), (driver_error(2), "runtime_error"), (None, "runtime_error")],
-    ids=["lost", "full", "works"],
+    ("raised", "broken", "verdict", "message"),
+    [
+        # It is evaluated again elsewhere.
+        (_LOST, None, "internal_error", "test 1 of 2: device 'cuda' is lost"),
+        (_FAULT, driver_error(999), "internal_error", "cuStreamWriteValue32_v2 failed"),
+        (_FAULT, driver_error(2), "runtime_error", "cuStreamWriteValue32_v2 failed"),
+        (_FAULT, None, "runtime_error", "cuStreamWriteValue32_v2 failed"),
+    ],
+    ids=["lost in the judge", "lost", "full", "works"],
 )
-def test_a_device_that_is_lost_in_a_workers_call_is_not_the_submissions_fault(
-    cuda: Cuda, tmp_path: Path, broken: Exception | None, verdict: str
+def test_a_device_that_is_lost_in_a_call_is_not_the_submissions_fault(
+    cuda: Cuda, tmp_path: Path, *, raised: Exception, broken: Exception | None, verdict: str, message: str
 ) -> None:
     """The worker is the first to fail then. A kernel that breaks its own context leaves the judge's as it is."""
-    workers = _Workers(Fault("runtime_error", "DriverError: cuStreamWriteValue32_v2 failed with CUresult 999"))
+    workers = _Workers(raised)
 
     def lose() -> None:
         cuda.broken = broken
@@ -353,4 +349,5 @@ def test_a_device_that_is_lost_in_a_workers_call_is_not_the_submissions_fault(
     workers.before_raising = lose
     step = judged(workers, tmp_path, device="cuda")
     assert step["judged"]["verdict"] == verdict
-    assert "cuStreamWriteValue32_v2 failed" in step["judged"]["message"]
+    assert message in step["judged"]["message"]
+    assert workers.done.count("call") == (1 if verdict == "internal_error" else 2)

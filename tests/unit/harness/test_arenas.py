@@ -39,14 +39,10 @@ def test_an_arena_is_mapped_where_addresses_were_reserved(nbytes: int) -> None:
         assert arena.bytes_at(nbytes - 1, 1).item() == 9
 
 
-def test_huge_pages_lie_at_whole_huge_addresses() -> None:
-    """Elsewhere the kernel would map them page by page; and no two reservations need be at one address."""
+def test_a_large_arena_lies_in_huge_pages_at_whole_huge_addresses() -> None:
+    """Elsewhere the kernel maps them page by page; filling small pages and moving them takes four times as long."""
     arenas = [Arena.reserve(HUGE_PAGE_BYTES) for _ in range(8)]
     assert {arena.addresses.start % HUGE_PAGE_BYTES for arena in arenas} == {0}
-
-
-def test_a_large_arena_lies_in_huge_pages_before_it_is_filled() -> None:
-    """To fill thousands of small pages and move them takes four times as long; it reads as zeros all the same."""
     nbytes = 2 * HUGE_PAGE_BYTES
     with Arena.create_for_later(nbytes) as arena:
         fresh = mapped_kb(arena.addresses.start, "ShmemPmdMapped")

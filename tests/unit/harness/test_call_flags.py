@@ -18,7 +18,17 @@ from tasks.harness.judge import snapshots
 from tasks.harness.judge.activity import Activity, Look
 from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.sched_delay import SchedDelay
-from tasks.harness.judge.snapshots import Copy, Pace, Taken, Unreadable, WorkerMemory, take, take_copied, take_like
+from tasks.harness.judge.snapshots import (
+    Copy,
+    Filled,
+    Pace,
+    Taken,
+    Unreadable,
+    WorkerMemory,
+    take,
+    take_copied,
+    take_like,
+)
 from tasks.harness.shared.arenas import PAGE_BYTES, Arena, aligned
 from tasks.harness.shared.call_flags import FLAGS_BYTES, MAX_PARTS, CallFlags
 from tasks.harness.shared.values import Outgoing, Placed, Snapshot
@@ -74,30 +84,17 @@ def test_a_dry_run_is_asked_for_and_ends() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 3, MAX_PARTS])
 def test_a_worker_delivers_addresses_and_a_claim(count: int) -> None:
-    """As many as the judge expects; none of them is lost, up to what has room."""
+    """As many as the judge expects: no other number ends a call, and a call by message delivers none of any number."""
     judge = CallFlags.create()
+    worker = _other_end(judge)
     addresses = [(1 << 64) - 1 - number for number in range(count)]
-    _other_end(judge).deliver(addresses, claim_ns=(1 << 62) + 5)
-    assert judge.delivered(count) == (addresses, (1 << 62) + 5)
-
-
-def test_an_output_of_another_number_of_tensors_is_not_delivered() -> None:
-    """Neither more nor fewer addresses than the layout has tensors end a call, whatever stands beside them."""
-    judge = CallFlags.create()
-    worker = _other_end(judge)
-    worker.deliver([8, 16, 24], claim_ns=1)
-    assert [judge.delivered(count) is None for count in range(5)] == [True, True, True, False, True]
-
-
-def test_a_call_that_ends_by_message_has_delivered_nothing() -> None:
-    """For no number of tensors, also where an earlier call has delivered some; the next one may again."""
-    judge = CallFlags.create()
-    worker = _other_end(judge)
-    worker.deliver([8], claim_ns=1)
-    worker.deliver_in_message()
-    assert [judge.delivered(count) for count in (0, 1, MAX_PARTS)] == [None] * 3
-    worker.deliver([16], claim_ns=2)
-    assert judge.delivered(1) == ([16], 2)
+    others = {0, 1, 2, 4, MAX_PARTS} - {count}
+    for claim_ns in ((1 << 62) + 5, 2):
+        worker.deliver(addresses, claim_ns=claim_ns)
+        assert judge.delivered(count) == (addresses, claim_ns)
+        assert [judge.delivered(other) for other in others] == [None] * len(others)
+        worker.deliver_in_message()
+        assert [judge.delivered(other) for other in (count, *others)] == [None] * (1 + len(others))
 
 
 @pytest.fixture
@@ -210,77 +207,81 @@ class Clock:
         return self.now_ns
 
 
+def _fill(copy: Copy, sizes: Sequence[int], clock: Clock) -> Filled:
+    """Copy an output of these sizes by that clock."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshots, "time", SimpleNamespace(perf_counter_ns=clock))
+        return copy.fill([(Memory(bytes(size)), 0) for size in sizes])
+
+
 def _ended_ns(
-    monkeypatch: pytest.MonkeyPatch,
-    sizes: Sequence[int],
-    steps_ns: Iterator[int],
-    pace: Pace | None = None,
-    *,
-    is_trusted: bool = False,
+    sizes: Sequence[int], steps_ns: Iterator[int], pace: Pace | None = None, *, is_trusted: bool = False
 ) -> tuple[int, int]:
     """When a call is over, and when its copy is, both from the beginning."""
     clock = Clock(steps_ns)
     began_ns = clock.now_ns
-    copy = Copy(sizes, pace=pace, is_trusted=is_trusted)
-    with monkeypatch.context() as patch:
-        patch.setattr(snapshots, "time", SimpleNamespace(perf_counter_ns=clock))
-        filled = copy.fill([(Memory(bytes(size)), 0) for size in sizes])
+    filled = _fill(Copy(sizes, pace=pace, is_trusted=is_trusted), sizes, clock)
     assert filled.copy_ns == max(clock.now_ns - filled.ended_ns, 0)
     return filled.ended_ns - began_ns, clock.now_ns - began_ns
 
 
 @pytest.mark.parametrize("sizes", [(64,), (8,) * 300, (0,), ()])
-def test_a_small_output_ends_its_call_when_it_is_there(monkeypatch: pytest.MonkeyPatch, sizes: Sequence[int]) -> None:
+def test_a_small_output_ends_its_call_when_it_is_there(sizes: Sequence[int]) -> None:
     """All of its copy is in the span, however little each tensor takes."""
-    ended_ns, copied_ns = _ended_ns(monkeypatch, sizes, itertools.repeat(700))
+    ended_ns, copied_ns = _ended_ns(sizes, itertools.repeat(700))
     assert ended_ns == copied_ns == 700 * max(sum(size > 0 for size in sizes), 1)
 
 
-def test_a_large_output_ends_its_call_with_its_first_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the judge usually needs to read the others is not the kernel's time."""
-    ended_ns, copied_ns = _ended_ns(monkeypatch, (1 << 20,), itertools.repeat(25_000))
-    assert ended_ns == 25_000
+@pytest.mark.parametrize(("step_ns", "ends_first"), [(25_000, True), (26_000, True), (30_000, False)])
+def test_a_large_output_ends_its_call_with_its_first_block(step_ns: int, *, ends_first: bool) -> None:
+    """What the judge usually needs to read the others is not the kernel's time; reading slowly throughout is.
+
+    However alike all blocks are: 10 µs and 4 µs a page are the most, and 3 % and 20 µs beside in all.
+    """
+    ended_ns, copied_ns = _ended_ns((1 << 20,), itertools.repeat(step_ns))
+    assert ended_ns == (step_ns if ends_first else copied_ns)
     assert copied_ns > 60 * 25_000
 
 
 @pytest.mark.parametrize("stalls", [1, 3, 20])
-def test_a_block_that_stalls_ends_the_call_when_it_is_there(monkeypatch: pytest.MonkeyPatch, stalls: int) -> None:
+def test_a_block_that_stalls_ends_the_call_when_it_is_there(stalls: int) -> None:
     """Whoever keeps the judge from reading has all in its time that was copied until then."""
     steps_ns = itertools.chain([5_000] * 21, [1_000_000] * stalls, itertools.repeat(5_000))
-    ended_ns, _ = _ended_ns(monkeypatch, (64 * PAGE_BYTES,), steps_ns)
+    ended_ns, _ = _ended_ns((64 * PAGE_BYTES,), steps_ns)
     assert ended_ns == 21 * 5_000 + 1_000_000 * stalls
 
 
 @pytest.mark.parametrize("is_trusted", [False, True])
 @pytest.mark.parametrize(("blocks", "wait_ns"), [(1, 20_000), (1, 7_000), (3, 11_000), (20, 6_000)])
-def test_a_short_wait_for_a_block_counts(
-    monkeypatch: pytest.MonkeyPatch, blocks: int, wait_ns: int, *, is_trusted: bool
-) -> None:
+def test_a_short_wait_for_a_block_counts(blocks: int, wait_ns: int, *, is_trusted: bool) -> None:
     """A worker may write meanwhile: all beyond three times the middle block and 3 µs is in the span.
 
     In that of a control call, too.
     """
     steps_ns = itertools.chain([1_000] * 5, [1_000 + wait_ns] * blocks, itertools.repeat(1_000))
-    ended_ns, copied_ns = _ended_ns(monkeypatch, (64 * PAGE_BYTES,), steps_ns, is_trusted=is_trusted)
+    ended_ns, copied_ns = _ended_ns((64 * PAGE_BYTES,), steps_ns, is_trusted=is_trusted)
     assert ended_ns == 1_000 + blocks * (wait_ns - 5_000)
     assert ended_ns < copied_ns - 58_000
 
 
 @pytest.mark.parametrize(
-    ("size", "is_trusted", "stall_ns", "looks"),
+    ("size", "is_trusted", "stall_ns", "look_ns", "looks"),
     [
-        (2 << 20, False, 0, [1]),
-        (2 << 20, False, 1_000_000, [1, None]),
-        (2 << 20, True, 1_000_000, [1]),
-        (1 << 20, False, 0, [None]),
-        (1 << 20, True, 0, [1]),
-        (100_000, True, 1_000_000, [1]),
-        (64, False, 0, [None]),
-        (64, True, 0, [None]),
+        (2 << 20, False, 0, 0, [1]),
+        (2 << 20, False, 1_000_000, 0, [1, None]),
+        (2 << 20, True, 1_000_000, 0, [1]),
+        (1 << 20, False, 0, 0, [None]),
+        (1 << 20, True, 0, 0, [1]),
+        (100_000, True, 1_000_000, 0, [1]),
+        (64, False, 0, 0, [None]),
+        (64, True, 0, 0, [None]),
+        # A worker that takes the judge's core during the look lengthens its own span, as during any block.
+        (2 << 20, False, 0, 9_000, [1]),
+        (2 << 20, False, 0, 1_000_000, [1, None]),
     ],
 )
 def test_a_long_copy_adds_no_delay_to_its_call(
-    monkeypatch: pytest.MonkeyPatch, size: int, *, is_trusted: bool, stall_ns: int, looks: list[int | None]
+    size: int, *, is_trusted: bool, stall_ns: int, look_ns: int, looks: list[int | None]
 ) -> None:
     """What judge and worker have waited until the first block counts, unless a stall moves the end of the call.
 
@@ -294,19 +295,18 @@ def test_a_long_copy_adds_no_delay_to_its_call(
     asked: list[int] = []
 
     def delayed() -> int:
+        clock.now_ns += look_ns
         asked.append(len(asked) + 1)
         return asked[-1]
 
     copy.delayed = delayed
     began_ns = clock.now_ns
-    with monkeypatch.context() as patch:
-        patch.setattr(snapshots, "time", SimpleNamespace(perf_counter_ns=clock))
-        filled = copy.fill([(Memory(bytes(size)), 0)])
+    filled = _fill(copy, (size,), clock)
     assert (copy.delayed_ns, len(asked)) == (looks[-1], sum(look is not None for look in looks))
-    assert filled.stalled is (stall_ns > 0)
+    assert filled.stalled is (stall_ns + look_ns > 9_000)
     moves = filled.stalled and not is_trusted
-    assert (filled.ended_ns - began_ns > 1_000) is moves
-    assert (0 < filled.copied_ns < filled.ended_ns - began_ns - 0.9 * stall_ns) is moves
+    assert (filled.ended_ns - began_ns > 1_000 + look_ns) is moves
+    assert (0 < filled.copied_ns < filled.ended_ns - began_ns - 0.9 * (stall_ns + look_ns)) is moves
 
 
 class Scripted(Activity):
@@ -363,9 +363,7 @@ def test_a_worker_that_sleeps_writes_nothing_late(
     takes_ns = activity.get("takes_ns", 10_000)
     copy.activity = scripted = Scripted(clock, **activity)
     began_ns = clock.now_ns
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshots, "time", SimpleNamespace(perf_counter_ns=clock))
-        filled = copy.fill([(Memory(bytes(size)), 0)])
+    filled = _fill(copy, (size,), clock)
     assert scripted.looks == looks
     if late_ns is None:
         assert filled.late_ns == filled.copy_ns
@@ -380,49 +378,17 @@ def test_a_worker_that_sleeps_writes_nothing_late(
         assert filled.copy_ns > (blocks - 1) * 1_000
 
 
-@pytest.mark.parametrize(("look_ns", "stalls"), [(9_000, False), (1_000_000, True)])
-def test_a_look_at_the_delays_hides_no_stall(monkeypatch: pytest.MonkeyPatch, look_ns: int, *, stalls: bool) -> None:
-    """A worker that takes the judge's core during the look lengthens its own span, as during any block."""
-    copy = Copy((2 << 20,))
-    clock = Clock(itertools.repeat(1_000))
-
-    def delayed() -> int:
-        clock.now_ns += look_ns
-        return 0
-
-    copy.delayed = delayed
-    began_ns = clock.now_ns
-    with monkeypatch.context() as patch:
-        patch.setattr(snapshots, "time", SimpleNamespace(perf_counter_ns=clock))
-        filled = copy.fill([(Memory(bytes(2 << 20)), 0)])
-    assert filled.stalled is stalls
-    assert (filled.ended_ns - began_ns > look_ns) is stalls
-
-
-def test_reading_that_is_slow_throughout_ends_the_call_with_its_last_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However alike all blocks are: 10 µs and 4 µs a page are the most, and 3 % and 20 µs beside in all."""
-    slow_ns, usual_ns = (_ended_ns(monkeypatch, (1 << 20,), itertools.repeat(step)) for step in (30_000, 26_000))
-    assert slow_ns[0] == slow_ns[1] > 60 * 26_000
-    assert usual_ns[0] == 26_000
-
-
-@pytest.mark.parametrize(("learned_pages", "pages"), [(4, 4), (2, 4), (8, 4)])
-def test_reading_that_is_slower_than_of_trusted_outputs_ends_the_call_with_its_last_block(
-    monkeypatch: pytest.MonkeyPatch, learned_pages: int, pages: int
-) -> None:
+@pytest.mark.parametrize("learned_pages", [4, 2, 8])
+def test_reading_that_is_slower_than_of_trusted_outputs_ends_the_call_with_its_last_block(learned_pages: int) -> None:
     """Three times as slow and 3 µs beside, for a page or for as many as the nearest that are known had."""
     pace = Pace()
+    pages, learned_ns = 4, 2_000
     for _ in range(6):
-        learned_ns, size = 2_000, 64 * learned_pages * PAGE_BYTES
-        trusted = Copy((size,), pace=pace, is_trusted=True)
-        with monkeypatch.context() as patch:
-            clock = Clock(itertools.repeat(learned_ns))
-            patch.setattr(snapshots, "time", SimpleNamespace(perf_counter_ns=clock))
-            trusted.fill([(Memory(bytes(size)), 0)])
+        _ended_ns((64 * learned_pages * PAGE_BYTES,), itertools.repeat(learned_ns), pace, is_trusted=True)
         pace.settle(counts=True)
     usual_ns = learned_ns * max(pages // learned_pages, 1)
     for step_ns, is_slow in ((3 * usual_ns + 4_000, True), (3 * usual_ns + 2_900, False)):
-        ended_ns, copied_ns = _ended_ns(monkeypatch, (64 * pages * PAGE_BYTES,), itertools.repeat(step_ns), pace)
+        ended_ns, copied_ns = _ended_ns((64 * pages * PAGE_BYTES,), itertools.repeat(step_ns), pace)
         assert (ended_ns == copied_ns) is is_slow
 
 

@@ -8,7 +8,7 @@ from tasks.harness.judge.cases import CaseError, combine, parse_cases
 
 
 def test_union_of_the_grammars() -> None:
-    """Integers, floats, booleans, words and tuples of integers in either bracket."""
+    """Integers, floats, booleans, words and tuples of integers in either bracket. Blank lines mean nothing."""
     line = (
         "m: 128; n: -3; eps: 1e-05; x2: 0.5; causal: True; off: false; kind: nvfp4_e2m1-x2; "
         "g: [96, 128]; h: (1,); e: []"
@@ -21,10 +21,6 @@ def test_union_of_the_grammars() -> None:
         "m": 128, "n": -3, "eps": 1e-5, "x2": 0.5, "causal": True, "off": False, "kind": "nvfp4_e2m1-x2",
         "g": (96, 128), "h": (1,), "e": (),
     }  # fmt: skip
-
-
-def test_blank_lines_are_skipped() -> None:
-    """Empty lines and trailing semicolons mean nothing."""
     assert [case.spec for case in parse_cases(["", "size: 1;", "  ", "size: 2"], global_seed=None)] == [
         "size: 1;",
         "size: 2",

@@ -55,27 +55,19 @@ def test_a_function_finds_its_inputs_where_the_header_says(library: Path) -> Non
     assert output.tolist() == [5, 2, 2, 4, 1, 4, 7, 0.5, 1, 4]
 
 
-def test_a_sentence_is_an_error(library: Path) -> None:
-    """What the function returns in place of nothing is the submission's failure."""
+def test_what_a_function_refuses_or_cannot_take_is_an_error(library: Path) -> None:
+    """What it returns in place of nothing is the submission's failure; text has no place in the layout."""
     with pytest.raises(KernelFailed, match="no tensor"):
         load_library(library)(flatten((3, torch.zeros(1))))
-
-
-def test_what_cannot_be_laid_out_is_refused() -> None:
-    """Text has no place in the layout."""
     with pytest.raises(TypeError, match="hold a str"):
         flatten(("text", torch.zeros(1)))
 
 
-def test_a_library_without_the_function_is_refused(tmp_path: Path) -> None:
-    """A file that is none says so in a sentence."""
+def test_what_does_not_compile_or_load_is_told(tmp_path: Path) -> None:
+    """A file that is no library says so in a sentence; a compiler's first error is one, and all it said is kept."""
     (tmp_path / "none.so").write_text("no library")
     with pytest.raises(KernelFailed, match="no function custom_kernel"):
         load_library(tmp_path / "none.so")
-
-
-def test_a_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
-    """Its first error is the sentence, all it said is kept."""
     script = "echo 'a.cu(1): error: what is this' >&2; echo more >&2; exit 2"
     with pytest.raises(CompileFailed, match=r"sh failed: a\.cu\(1\): error: what is this") as caught:
         compile_sources(["sh", "-c", script], tmp_path)

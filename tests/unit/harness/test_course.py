@@ -26,7 +26,7 @@ from tasks.harness.judge.course import (
     with_unexplained,
 )
 from tasks.harness.judge.hand_over import Bound, Calibration, Costs, DeviceCosts, HandOver
-from tasks.harness.judge.stopping import Timing, Waits
+from tasks.harness.judge.stopping import Progress, Timing, Waits
 from tests.support.scripted_workers import Outcome, Script, time_case
 
 _HAND_OVER = HandOver(p25_ns=9_000, median_ns=10_000, p75_ns=11_000)
@@ -44,6 +44,8 @@ CALIBRATION = Calibration(
 _CALIBRATIONS = {"device": CALIBRATION, "message": CALIBRATION, "unknown": replace(CALIBRATION, message=None)}
 #: Calls none of which is so long that it is set aside.
 VARYING = (60_000, 63_000)
+_CHECKED = Script(spans_ns=VARYING, check_ns=30_000_000, copies_ns=[0])
+_NARROW = Script(spans_ns=[60_000], copies_ns=[200_000])
 #: Kernels of a microsecond to seconds, some calls of which something makes longer; hand-overs of 5 to 100 µs.
 SPANS = st.sampled_from([1_000, 15_000, 40_000, 500_000, 20_000_000, 3_000_000_000]).flatmap(
     lambda kernel_ns: st.lists(
@@ -157,54 +159,38 @@ def test_a_case_ends_for_each_reason(script: Script, timing: Timing | None, stop
 
 
 @pytest.mark.parametrize(
-    ("copies_ns", "how", "stopped", "calls"),
+    ("script", "how", "stopped", "calls"),
     [
-        ([0], {}, "enough", 20),
-        # 200 µs by 39 calls are a tenth of 51.5 µs; a worker may lengthen the copies of some.
-        ([200_000], {}, "enough", 39),
-        ([30_000, 200_000, 30_000], {}, "enough", 39),
-        ([1_000_000], {}, "runs", 100),
-        ([1_000_000], {"ranked": False}, "enough", 20),
-        ([0], {"device": "cuda"}, "runs", 100),
-        ([0], {"timing": Timing()}, "runs", 100),
-    ],
-)
-def test_half_a_second_of_the_judges_time_is_enough_on_a_cpu(
-    copies_ns: list[int], how: dict[str, Any], stopped: str, calls: int
-) -> None:
-    """Once bytes that are written late gain little by the number of calls, and where the task has no rule."""
-    facts = time_case(Script(spans_ns=VARYING, check_ns=30_000_000, copies_ns=copies_ns), **how).details
-    assert (facts["stopped"], facts["calls"]) == (stopped, calls)
-
-
-@pytest.mark.parametrize(
-    ("copies_ns", "late_ns", "how", "stopped", "calls"),
-    [
-        ([100_000], None, {}, "interval", 20),
-        # A tenth of the sum of 40 calls of 50 µs.
-        ([200_000], None, {}, "interval", 40),
-        ([200_000], None, {"timing": Timing()}, "interval", 40),
-        ([200_000], None, {"ranked": False}, "interval", 20),
-        ([600_000], None, {}, "runs", 100),
+        # Half a second of the judge's time is enough on a CPU, where the task has no rule and bytes that are written
+        # late gain little: 200 µs by 39 calls are a tenth of 51.5 µs; a worker may lengthen the copies of some.
+        (_CHECKED, {}, "enough", 20),
+        (replace(_CHECKED, copies_ns=[200_000]), {}, "enough", 39),
+        (replace(_CHECKED, copies_ns=[30_000, 200_000, 30_000]), {}, "enough", 39),
+        (replace(_CHECKED, copies_ns=[1_000_000]), {}, "runs", 100),
+        (replace(_CHECKED, copies_ns=[1_000_000]), {"ranked": False}, "enough", 20),
+        (_CHECKED, {"device": "cuda"}, "runs", 100),
+        (_CHECKED, {"timing": Timing()}, "runs", 100),
+        # A narrow interval, too, ends no case before; 40 calls of 50 µs: a worker that is late varies little.
+        (replace(_NARROW, copies_ns=[100_000]), {}, "interval", 20),
+        (_NARROW, {}, "interval", 40),
+        (_NARROW, {"timing": Timing()}, "interval", 40),
+        (_NARROW, {"ranked": False}, "interval", 20),
+        (replace(_NARROW, copies_ns=[600_000]), {}, "runs", 100),
         # The worker slept in most of the copy.
-        ([600_000], 4_900, {}, "interval", 20),
-        ([200_000], 5_100, {}, "runs", 100),
+        (replace(_NARROW, copies_ns=[600_000], late_ns=4_900), {}, "interval", 20),
+        (replace(_NARROW, late_ns=5_100), {}, "runs", 100),
     ],
 )
-def test_a_narrow_interval_ends_no_case_while_late_bytes_could_gain_more_than_a_tenth(
-    copies_ns: list[int], late_ns: int | None, how: dict[str, Any], stopped: str, calls: int
+def test_no_case_ends_while_late_bytes_could_gain_more_than_a_tenth(
+    script: Script, how: dict[str, Any], stopped: str, calls: int
 ) -> None:
-    """A worker that is late by as much in every call varies little."""
-    facts = time_case(Script(spans_ns=[60_000], copies_ns=copies_ns, late_ns=late_ns), **how).details
+    """Only calls that count make them matter less: those that are set aside are the longest, none of a late worker."""
+    facts = time_case(script, **how).details
     assert (facts["stopped"], facts["calls"]) == (stopped, calls)
-
-
-def test_only_calls_that_count_make_late_bytes_matter_less() -> None:
-    """Those that are set aside are the longest, so none of a worker that is late."""
-    spans_ns = [60_000, 60_000, 60_000, 60_000, 600_000]
-    script = Script(spans_ns=spans_ns, copies_ns=[200_000], controls_ns=[10_000, 10_000, math.inf])
-    facts = time_case(script).details
-    assert facts["calls"] - facts["set_aside"] == 40
+    disturbed = replace(script, spans_ns=[60_000] * 4 + [600_000], controls_ns=[10_000, 10_000, math.inf])
+    if (script, how) == (_NARROW, {}):
+        facts = time_case(disturbed).details
+        assert facts["calls"] - facts["set_aside"] == 40
 
 
 @pytest.mark.parametrize(("ranked", "calls"), [(False, 20), (True, 21)])
@@ -217,20 +203,23 @@ def test_calls_that_are_set_aside_are_made_again_where_times_rank(calls: int, *,
     assert (facts["calls"], runs, facts["checked"]) == (calls, 20, calls + 2)
 
 
-def test_a_hand_over_that_varies_is_timed_on_for_longer_than_half_a_second() -> None:
-    """Its mean is to be known to within 3 % of a call, as beside a narrow interval."""
-    spans_ns, controls_ns = [55_000, 70_000], [4_000.0, 16_000.0]
-    script = Script(spans_ns=spans_ns, check_ns=30_000_000, copies_ns=[0], controls_ns=controls_ns)
-    facts = time_case(script).details
-    assert (facts["stopped"], facts["calls"], facts["timed_again"]) == ("enough", 78, 0)
-
-
-def test_a_case_that_is_timed_again_has_its_half_second_anew() -> None:
-    """As it has all ceilings anew."""
-    script = Script(spans_ns=[60_000, 70_000], check_ns=10_000_000, copies_ns=[0], controls_ns=[6_000.0, 14_000.0])
-    facts = time_case(script, tolerance=0.05).details
-    assert facts["timed_again"] > 0
-    assert facts["calls"] == 50 * (1 + facts["timed_again"])
+@pytest.mark.parametrize(
+    ("spans_ns", "controls_ns", "check_ns", "how", "calls", "again"),
+    [
+        # Its mean is to be known to within 3 % of a call, as beside a narrow interval.
+        ([55_000, 70_000], [4_000.0, 16_000.0], 30_000_000, {}, 78, False),
+        # A case that is timed again has its half second anew, as it has all ceilings anew.
+        ([60_000, 70_000], [6_000.0, 14_000.0], 10_000_000, {"tolerance": 0.05}, 50, True),
+    ],
+)
+def test_a_hand_over_that_varies_is_timed_on_for_longer_than_half_a_second(
+    spans_ns: list[int], controls_ns: list[float], check_ns: int, how: dict[str, Any], calls: int, *, again: bool
+) -> None:
+    """As many calls in each row."""
+    script = Script(spans_ns=spans_ns, check_ns=check_ns, copies_ns=[0], controls_ns=controls_ns)
+    facts = time_case(script, **how).details
+    assert (facts["stopped"], facts["timed_again"] > 0) == ("enough", again)
+    assert facts["calls"] == calls * (1 + facts["timed_again"])
 
 
 def test_no_time_of_the_host_ends_a_case() -> None:
@@ -410,46 +399,40 @@ def test_the_share_of_disturbed_calls_comes_from_control_calls() -> None:
 
 
 def test_beside_a_calibration_its_bounds_say_what_a_hand_over_costs() -> None:
-    """Its middle is the median of span less kernel, and a call may cost more by the margin."""
+    """Its middle is the median of span less kernel, and a call may cost more by the margin.
+
+    Where nothing is known the whole spans count, and those are long that lie far beyond the upper quartile.
+    """
     spans_ns = [120_000.0, 121_000.0, 150_000.0]
     bounds = [Bound(kernel_ns=span_ns - 20_000, margin_ns=4_000, bound_ns=0) for span_ns in spans_ns]
     facts = HandOverFacts.of_bounds(spans_ns, bounds)
     assert (facts.mean_ns, facts.sd_ns, facts.single_ns, facts.disturbed) == (20_000, 1_000, 4_000, 0.05)
     assert length_ns(spans_ns, facts) == 101_000
-
-
-def test_where_nothing_is_known_a_hand_over_costs_nothing() -> None:
-    """The whole spans count, and those are long that lie far beyond the upper quartile."""
     facts = HandOverFacts.unknown([100.0, 100.0, 100.0, 104.0, 104.0])
     assert (facts.mean_ns, facts.sd_ns, facts.single_ns, facts.disturbed) == (0, 0, 16, 0.05)
     assert length_ns([50_000.0], facts) == 50_000
 
 
 def test_progress_is_that_of_calls_that_count_less_their_hand_over() -> None:
-    """What a hand-over varies is not the kernel's; times of the judge are passed on."""
+    """What a hand-over varies is not the kernel's; times of the judge are passed on.
+
+    Nothing yet of no call; and none counts as less than a microsecond, however much its hand-over seems to cost.
+    """
     spans_ns = [60_000.0, 62_000.0, 58_000.0, 61_000.0, 59_000.0] * 4 + [9_000_000.0]
-    counting = spans_ns[:-1]
-    still = HandOverFacts(mean_ns=10_000.0, sd_ns=0.0, single_ns=3_000.0)
-    so_far = progress(spans_ns, [True] * 21, [False] * 21, still, judged_ns=5.0, checks_ns=7.0)
-    assert (so_far.count, so_far.judged_ns, so_far.checks_ns) == (20, 5.0, 7.0)
-    assert so_far.mean_ns == fmean(counting) - 10_000
-    assert so_far.sd_ns == pytest.approx(stdev(counting))
-    moving = replace(still, sd_ns=1_000.0)
-    assert progress(spans_ns, [True] * 21, [False] * 21, moving, judged_ns=0, checks_ns=0).sd_ns == pytest.approx(
-        math.sqrt(1_000_000 * 20 / 19)
-    )
-    assert (
-        progress(spans_ns, [True] * 21, [False] * 21, replace(still, sd_ns=9_000.0), judged_ns=0, checks_ns=0).sd_ns
-        == 0
-    )
-
-
-def test_progress_of_no_call_and_of_short_ones() -> None:
-    """Nothing yet; and no call counts as less than a microsecond, however much its hand-over seems to cost."""
     facts = HandOverFacts(mean_ns=10_000.0, sd_ns=0.0, single_ns=3_000.0)
-    assert progress([], [], [], facts, judged_ns=0.0, checks_ns=0.0).count == 0
-    assert progress([9_000.0] * 3, [True] * 3, [False] * 3, facts, judged_ns=0.0, checks_ns=0.0).mean_ns == 1_000
-    assert length_ns([9_000.0] * 3, facts) == 1_000
+
+    def so_far(spans_ns: list[float], sd_ns: float = 0.0) -> Progress:
+        calls = len(spans_ns)
+        moving = replace(facts, sd_ns=sd_ns)
+        return progress(spans_ns, [True] * calls, [False] * calls, moving, judged_ns=5.0, checks_ns=7.0)
+
+    found = so_far(spans_ns)
+    assert (found.count, found.judged_ns, found.checks_ns) == (20, 5.0, 7.0)
+    assert found.mean_ns == fmean(spans_ns[:-1]) - 10_000
+    assert found.sd_ns == pytest.approx(stdev(spans_ns[:-1]))
+    assert so_far(spans_ns, 1_000.0).sd_ns == pytest.approx(math.sqrt(1_000_000 * 20 / 19))
+    assert so_far(spans_ns, 9_000.0).sd_ns == 0
+    assert (so_far([]).count, so_far([9_000.0] * 3).mean_ns, length_ns([9_000.0] * 3, facts)) == (0, 1_000, 1_000)
 
 
 def test_claims_that_vary_are_no_noise_of_the_host() -> None:
@@ -574,22 +557,18 @@ def test_copies_that_stall_in_control_calls_set_no_call_aside() -> None:
     assert alone.details["outside_median_ns"] >= 2_000_000
 
 
-def test_more_control_calls_tell_whether_the_host_makes_copies_stall() -> None:
-    """Twelve say little of a rate, by chance that there is none."""
-    script = Script(spans_ns=[1_000_000], input_bytes=8 << 20, stalled=(True,), copies_ns=[500_000])
-    outcome, still = time_case(script), time_case(replace(script, stalled=(False,)))
-    assert outcome.details["controls"] == still.details["controls"] + 80
-    assert outcome.details["outside_median_ns"] == 1_500_000
-
-
 @pytest.mark.parametrize("every", range(1, 9))
 def test_no_stalls_are_put_down_to_few_control_calls(every: int) -> None:
-    """Of which none stalled: more are made before what few can say excuses a submission's stalls."""
+    """Of which none stalled: more are made before what few can say excuses a submission's stalls.
+
+    Twelve say little of a rate, by chance that there is none.
+    """
     stalled = (True, *[False] * (every - 1))
     script = Script(spans_ns=[1_000_000], input_bytes=8 << 20, stalled=stalled, copies_ns=[500_000])
     outcome = time_case(script, timing=Timing(min_runs=100, min_kernel_s=100.0))
-    assert outcome.details["calls"] == 100
-    assert outcome.details["outside_median_ns"] == 1_500_000
+    assert (outcome.details["calls"], outcome.details["outside_median_ns"]) == (100, 1_500_000)
+    stalls, still = (time_case(replace(script, stalled=(stalls,))) for stalls in (True, False))
+    assert stalls.details["controls"] == still.details["controls"] + 80
 
 
 def test_few_control_calls_say_less_of_stalls_than_many() -> None:

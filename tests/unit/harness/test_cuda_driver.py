@@ -40,7 +40,10 @@ class Library:
 
 
 def test_the_driver_is_asked_by_its_manual() -> None:
-    """Names, order and constants as in cuda.h."""
+    """Names, order and constants as in cuda.h.
+
+    What it refuses is told by the function's name and the driver's code; no persisting cache is no error.
+    """
     library = Library()
     driver = Driver(library)
     driver.register(4096, 64)
@@ -71,10 +74,6 @@ def test_the_driver_is_asked_by_its_manual() -> None:
     ]
     with pytest.raises(ValueError, match="a handle of 3 bytes, expected 64"):
         driver.open_handle(b"abc")
-
-
-def test_what_a_driver_refuses_is_told() -> None:
-    """By the function's name and the driver's code; devices without a persisting cache are no error."""
     driver = Driver(Library(code=801))
     with pytest.raises(DriverError, match="cuStreamWaitValue32_v2 failed with CUresult 801"):
         driver.wait_for(1, 2, 3)

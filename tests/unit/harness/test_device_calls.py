@@ -36,7 +36,10 @@ class _Driver:
 
 
 def test_memory_for_inputs_is_kept_between_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A case of the same size, or of a smaller one, costs no allocation and no new mapping in the worker."""
+    """A case of the same size, or of a smaller one, costs no allocation and no new mapping in the worker.
+
+    What cannot be shared is given back: else the worker would read its old inputs at the next call of that size.
+    """
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     driver = _Driver()
     calls = DeviceCalls.__new__(DeviceCalls)
@@ -54,10 +57,6 @@ def test_memory_for_inputs_is_kept_between_calls(monkeypatch: pytest.MonkeyPatch
     assert len(driver.live) == 2
     calls.free()
     assert driver.live == []
-
-
-def test_memory_for_inputs_that_cannot_be_shared_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the worker would read its old inputs at the next call of that size."""
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     driver = _Driver()
     calls = DeviceCalls.__new__(DeviceCalls)

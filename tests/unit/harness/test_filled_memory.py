@@ -36,8 +36,8 @@ def test_no_allocation_shows_what_was_there_before(name: str) -> None:
     assert value != 0
 
 
-def test_what_is_written_stays() -> None:
-    """Results of other operations, and what a tensor held before it grew."""
+def test_what_is_written_stays_and_memory_of_the_cpu_is_left_to_the_c_library() -> None:
+    """Results of other operations, and what a tensor held before it grew; filling memory of the CPU only takes time."""
     with FilledMemory(on_cpu=True):
         assert torch.equal(torch.arange(4) * 2, torch.tensor([0, 2, 4, 6]))
         assert bool((torch.randn(100, generator=torch.Generator().manual_seed(1)).abs() < 10).all())
@@ -46,10 +46,6 @@ def test_what_is_written_stays() -> None:
         assert grown[16:].tolist() == [int(grown[16])] * 16
         assert grown[16] != 0
         assert torch.empty(0).numel() == 0
-
-
-def test_memory_of_the_cpu_is_left_to_the_c_library() -> None:
-    """Filling it once more would only take time."""
     with FilledMemory():
         kept = torch.zeros(8).resize_(4).resize_(8)
     assert kept.tolist() == [0] * 8

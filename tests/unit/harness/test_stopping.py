@@ -158,7 +158,10 @@ def _noise(
 
 
 def test_noise_is_refused_where_the_host_made_it() -> None:
-    """A median that could be anything is not reported if calls of trusted code were disturbed, with the reason."""
+    """A median that could be anything is not reported if calls of trusted code were disturbed, with the reason.
+
+    Of few calls, one that was held up makes the interval as wide as it is.
+    """
     noise = _noise(span_ci95=(50e3, 700e3), disturbed=0.4)
 
     assert noise.refusal is not None
@@ -166,10 +169,6 @@ def test_noise_is_refused_where_the_host_made_it() -> None:
         "between 50 µs and 700 µs, and 40% of the calls of a known kernel beside them were disturbed (give the slot"
         in noise.refusal
     )
-
-
-def test_few_calls_are_no_ground_to_refuse() -> None:
-    """Of few calls, one that was held up makes the interval as wide as it is."""
     assert _noise(span_ci95=(50e3, 700e3), disturbed=0.4, runs=19).refusal is None
     assert _noise(span_ci95=(50e3, 700e3), disturbed=0.4, runs=20).refusal is not None
 

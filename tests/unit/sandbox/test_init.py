@@ -99,15 +99,11 @@ def test_an_excerpt_does_not_grow_with_the_stream() -> None:
 
 @pytest.mark.parametrize("name", ["", "/etc/passwd", "..", "a/../b", "a\0b", "dir/", "."])
 def test_names_that_leave_work_are_refused(name: str) -> None:
-    """Absolute, climbing, empty and NUL names."""
+    """Absolute, climbing, empty and NUL names. Subdirectories and dots within names are fine."""
     with pytest.raises(ValueError, match="does not stay below /work"):
         check_name(name)
-
-
-@pytest.mark.parametrize("name", ["a", "sub/dir/file.py", "..a", "a..b/c"])
-def test_ordinary_names_pass(name: str) -> None:
-    """Subdirectories and dots within names are fine."""
-    assert check_name(name) == name
+    for ordinary in ("a", "sub/dir/file.py", "..a", "a..b/c"):
+        assert check_name(ordinary) == ordinary
 
 
 def test_a_steps_request_is_the_same_after_its_journey() -> None:
@@ -128,6 +124,9 @@ def test_a_steps_request_is_the_same_after_its_journey() -> None:
     assert parse_request(message) == request
 
 
+_STEP: dict[str, object] = dict(StepsRequest(files={}, steps=(Step(name="x", argv=("y",)),)).to_message()["steps"][0])
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -138,21 +137,16 @@ def test_a_steps_request_is_the_same_after_its_journey() -> None:
         ({"files": {"x": "%"}}, "not base64"),
         ({"files": None}, "'files' is NoneType"),
         ({"keep": ["/etc"]}, "does not stay below"),
+        *(
+            ({"steps": [_STEP | odd]}, "does not parse")
+            for odd in ({"argv": []}, {"argv": [1]}, {"continue_if": "maybe"}, {"artifacts": ["/x"]})
+        ),
     ],
 )
 def test_a_request_that_makes_no_sense_is_a_sentence(change: dict[str, object], reason: str) -> None:
     """The harness never dies of a bad request; it says what is wrong."""
     message = {**StepsRequest(files={}, steps=(Step(name="x", argv=("y",)),)).to_message(), **change}
     with pytest.raises(InitError, match=reason):
-        parse_request(message)
-
-
-@pytest.mark.parametrize("change", [{"argv": []}, {"argv": [1]}, {"continue_if": "maybe"}, {"artifacts": ["/x"]}])
-def test_a_step_that_makes_no_sense_is_a_sentence(change: dict[str, object]) -> None:
-    """Empty or odd argv, an unknown condition, an artifact outside of /work."""
-    message = StepsRequest(files={}, steps=(Step(name="x", argv=("y",)),)).to_message()
-    message["steps"][0].update(change)
-    with pytest.raises(InitError, match="does not parse"):
         parse_request(message)
 
 

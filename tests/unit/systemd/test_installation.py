@@ -30,9 +30,8 @@ class Commands:
         return subprocess.CompletedProcess(arguments, self.code, stdout="said\n")
 
 
-@pytest.fixture
-def commands() -> Commands:
-    """The system's commands."""
+@pytest.fixture(name="commands")
+def _commands() -> Commands:
     return Commands()
 
 
@@ -43,10 +42,11 @@ def host(tmp_path: Path, commands: Commands) -> Host:
     return Host(tmp_path, run=commands)
 
 
-def test_a_release_is_put_with_all_that_belongs_to_it(
-    host: Host, commands: Commands, capsys: pytest.CaptureFixture[str]
+def test_a_release_is_put_with_all_that_belongs_to_it_and_removed(
+    host: Host, commands: Commands, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Links, user, directories; again, nothing is written."""
+    """Links, user, directories; again, nothing is written. What is the operator's stays, with the folders it is in."""
+    assert host.release is None
     host.put(RELEASE)
     assert host.release == RELEASE
     assert str(host.at(LINK).readlink()) == f"{RELEASE}/bin"
@@ -58,44 +58,28 @@ def test_a_release_is_put_with_all_that_belongs_to_it(
     assert capsys.readouterr().out.count("✓") == 2
     host.put(RELEASE)
     assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize("content", [b"", b"mine"])
-def test_a_file_of_the_operators_is_never_written_over(host: Host, content: bytes) -> None:
-    """Whatever is in it, also nothing."""
-    host.file("/etc/x", content, mode=0o600)
-    host.file("/etc/x", b"ours")
-    assert host.at("/etc/x").read_bytes() == content
-    assert host.at("/etc/x").stat().st_mode & 0o777 == 0o600
-
-
-def test_what_is_no_link_is_not_replaced_by_one(host: Host) -> None:
-    """A link that leads elsewhere is."""
-    place = host.at(LINK)
-    place.parent.mkdir(parents=True)
-    place.symlink_to("/elsewhere")
-    host.link(LINK, "/opt/x")
-    assert str(place.readlink()) == "/opt/x"
-    place.unlink()
-    place.write_bytes(b"a user's own")
-    with pytest.raises(ConfigError, match="is there and no link: expected nothing, or a link"):
-        host.link(LINK, "/opt/x")
-
-
-def test_removing_a_release_leaves_what_is_the_operators(host: Host, tmp_path: Path) -> None:
-    """And the folder of all, if it is not empty."""
-    host.put(RELEASE)
     host.file("/etc/x", b"mine")
     host.at(RELEASE).mkdir(parents=True)
     host.remove_release()
     assert {path.name for path in tmp_path.rglob("*")} == {"etc", "x", "opt", "run", "systemd", "system"}
 
 
-def test_the_release_in_use_is_where_the_link_leads(host: Host) -> None:
-    """None where nothing is installed."""
-    assert host.release is None
-    host.use(RELEASE)
-    assert host.release == RELEASE
+@pytest.mark.parametrize("content", [b"", b"mine"])
+def test_what_is_the_operators_is_never_written_over(host: Host, content: bytes) -> None:
+    """Whatever is in a file, also nothing; a link that leads elsewhere is replaced, what is no link is not."""
+    host.file("/etc/x", content, mode=0o600)
+    host.file("/etc/x", b"ours")
+    assert host.at("/etc/x").read_bytes() == content
+    assert host.at("/etc/x").stat().st_mode & 0o777 == 0o600
+    place = host.at(LINK)
+    place.parent.mkdir(parents=True)
+    place.symlink_to("/elsewhere")
+    host.link(LINK, "/opt/x")
+    assert str(place.readlink()) == "/opt/x"
+    place.unlink()
+    place.write_bytes(content)
+    with pytest.raises(ConfigError, match="is there and no link: expected nothing, or a link"):
+        host.link(LINK, "/opt/x")
 
 
 def test_what_an_installation_was_given_and_leaves_out_is_said(host: Host, capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,44 +108,32 @@ def test_no_guest_is_killed_before_its_requests_have_ended() -> None:
 
 
 def test_systemd_understands_every_line(verified: Path) -> None:
-    """A misspelt setting is ignored by systemd, and only said here."""
-    units = [str(verified.with_name(name)) for name in SHIPPED]
-    done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
-    assert not [line for line in done.stderr.splitlines() if str(verified.parent) in line], done.stderr
+    """Of the units, and of the site's drop-in, which changes nothing as it is, with every example switched on.
 
-
-def test_systemd_understands_every_example_of_the_sites_drop_in(verified: Path) -> None:
-    """Every commented line works when it is switched on; a misspelt one would fail here."""
+    A misspelt setting is ignored by systemd, and only said here.
+    """
     text = (FOLDER / "site.conf").read_text(encoding="utf-8")
-    everything = re.sub(r"(?m)^#(?=[A-Za-z]+=)", "", text)
+    parsed = configparser.ConfigParser()
+    parsed.read_string(text)
+    assert {section: dict(parsed[section]) for section in parsed.sections()} == {"Service": {}}
+    everything = re.sub(r"(?m)^#(?=[A-Za-z]+=)", "", text).replace("/usr/bin/nvidia-smi", "/bin/true")
     drop_in = verified.with_name("kernel-runner.service.d") / "site.conf"
     drop_in.parent.mkdir()
+    units = [str(verified.with_name(name)) for name in SHIPPED]
     for misspelt in ("", "ExecStartPost2=/bin/true\n"):
-        drop_in.write_text(everything.replace("/usr/bin/nvidia-smi", "/bin/true") + misspelt, "utf-8")
-        verify = ["systemd-analyze", "verify", str(verified)]
-        done = subprocess.run(verify, capture_output=True, text=True, check=False)
+        drop_in.write_text(everything + misspelt, "utf-8")
+        done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
         assert any(str(verified.parent) in line for line in done.stderr.splitlines()) == bool(misspelt), done.stderr
 
 
-def test_the_unit_waits_as_long_as_the_daemon_does() -> None:
-    """A stop may take the longest wait for current runs and what follows, or systemd would kill the daemon before."""
+def test_the_unit_waits_as_long_as_the_daemon_does_and_no_longer_for_one_that_hangs() -> None:
+    """A stop may take the longest wait for current runs and what follows, or systemd would kill the daemon before.
+
+    One that hangs is back within a minute: the main loop's longest silence, the watchdog's period, the end, the start.
+    """
     drain_s = float(SiteConfig.model_fields["drain_timeout_s"].default)
     assert seconds("TimeoutStopSec") >= drain_s + ABORT_S + 2 * JOIN_S + MARGIN_S
-
-
-def test_a_daemon_that_hangs_is_back_within_a_minute() -> None:
-    """The main loop's longest silence, the watchdog's period after the last message, the end, and the new start."""
-    watchdog_s = seconds("WatchdogSec")
-    assert STEP_LIMIT_S + watchdog_s + seconds("TimeoutAbortSec") + seconds("RestartSec") <= 60
-
-
-def test_devices_stay_reachable_and_the_engine_too() -> None:
-    """What NVML, AMD SMI and the engine's socket need is not hardened away."""
-    service = unit("kernel-runner.service")
-    assert {"char-nvidia* rw", "char-drm rw", "char-kfd rw"} <= set(service["DeviceAllow"])
-    assert "PrivateDevices" not in service
-    assert "PrivateUsers" not in service
-    assert "AF_UNIX" in service["RestrictAddressFamilies"][0]
+    assert STEP_LIMIT_S + seconds("WatchdogSec") + seconds("TimeoutAbortSec") + seconds("RestartSec") <= 60
 
 
 def test_the_node_that_cuda_needs_is_made_before_the_daemon_looks_for_devices() -> None:
@@ -230,26 +218,26 @@ def test_the_units_filter_of_system_calls_lets_the_sampler_leave_the_runs_cores(
     assert (done.returncode, done.stdout) == (0, "sampled elsewhere; a refused call fails\n"), done.stderr
 
 
-def test_the_secret_comes_as_a_credential_and_stays_out_of_core_dumps() -> None:
-    """Not by environment, which every process of the user may read."""
+def test_devices_stay_reachable_and_the_engine_too() -> None:
+    """What NVML, AMD SMI and the engine's socket need is not hardened away.
+
+    The secret comes as a credential, not by environment, which every process of the user may read; nor is it dumped.
+    """
     service = unit("kernel-runner.service")
+    assert {"char-nvidia* rw", "char-drm rw", "char-kfd rw"} <= set(service["DeviceAllow"])
+    assert not {"PrivateDevices", "PrivateUsers", "EnvironmentFile"} & set(service)
+    assert "AF_UNIX" in service["RestrictAddressFamilies"][0]
     assert service["LoadCredential"] == [f"database_url:{DATABASE_URL}"]
-    assert "EnvironmentFile" not in service
     assert service["LimitCORE"] == ["0"]
 
 
-def test_the_slice_is_the_one_that_sandboxes_are_put_into() -> None:
-    """A dash in its name would make it a slice below another one."""
-    assert (FOLDER / SLICE).is_file()
-    assert "-" not in SLICE
-
-
 def test_what_an_installation_needs_is_part_of_the_wheel() -> None:
-    """Every file that is shipped stands in pyproject.toml."""
+    """Every file that is shipped stands in pyproject.toml. A dash in a slice's name puts it below another one."""
     project = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text(encoding="utf-8"))
     folders = project["tool"]["setuptools"]["data-files"]
     assert folders == {"share/kernel-runner/systemd": ["systemd/config.toml", "systemd/site.conf"]}
     assert shipped("config.toml")
+    assert ((FOLDER / SLICE).is_file(), "-" in SLICE) == (True, False)
 
 
 def test_the_configurations_template_shows_every_key_with_its_default(tmp_path: Path) -> None:
@@ -264,10 +252,3 @@ def test_the_configurations_template_shows_every_key_with_its_default(tmp_path: 
         default = field.get_default(call_default_factory=False)
         if default is not None and key != "host_name":
             assert getattr(loaded, key) == default, key
-
-
-def test_the_sites_drop_in_changes_nothing_as_it_is() -> None:
-    """Every setting in it is an example."""
-    parsed = configparser.ConfigParser()
-    parsed.read(FOLDER / "site.conf", encoding="utf-8")
-    assert {section: dict(parsed[section]) for section in parsed.sections()} == {"Service": {}}

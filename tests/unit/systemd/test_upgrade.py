@@ -32,6 +32,11 @@ def service(state: str, pid: int, *, sub: str = "", restarts: int = 0, status: s
     }
 
 
+RESTART = "systemctl restart --no-block kernel-runner.service"
+#: Before and after the check.
+RUNNING = [service("active", 7)] * 2
+
+
 class Manager:
     """Answers `systemctl show` from a script; everything else works and is noted."""
 
@@ -93,7 +98,7 @@ def test_the_daemon_finishes_its_runs_and_the_next_release_starts(
     """However long it takes; the release before stays, older ones go."""
     manager.script = iter(
         [
-            *[service("active", 7)] * 2,
+            *RUNNING,
             *[service("deactivating", 7, status="finishing 1 runs")] * 9,
             service("activating", 8),
             service("active", 8, status="serving 1 x CPU"),
@@ -102,7 +107,7 @@ def test_the_daemon_finishes_its_runs_and_the_next_release_starts(
     code, said = upgrade()
     assert (code, host.release) == (0, NEW)
     assert "serving 1 x CPU" in said
-    assert "systemctl restart --no-block kernel-runner.service" in manager.asked
+    assert RESTART in manager.asked
     assert manager.asked[-1] == OTHERS
     assert not host.at(f"{PREFIX}/releases/0-x").exists()
     assert host.at(OLD).exists()
@@ -112,35 +117,56 @@ def test_a_release_that_does_not_start_makes_way_for_the_one_before(
     upgrade: Upgrade, host: Host, manager: Manager
 ) -> None:
     """With exit code 3, and where to look."""
-    manager.script = iter(
-        [
-            *[service("active", 7)] * 2,
-            service("activating", 8),
-            service("activating", 0, sub="auto-restart", restarts=1),
-        ]
-    )
+    ends = service("activating", 0, sub="auto-restart", restarts=1)
+    manager.script = iter([*RUNNING, service("activating", 8), ends])
     code, said = upgrade()
     assert (code, host.release) == (3, OLD)
     assert f"{NEW} does not start: it ended with exit-code; {OLD} was put back" in said
-    assert manager.asked[-2:] == [
-        "systemctl stop kernel-runner.service",
-        "systemctl restart --no-block kernel-runner.service",
-    ]
+    assert manager.asked[-2:] == ["systemctl stop kernel-runner.service", RESTART]
 
 
-def test_waiting_for_the_database_is_no_failure(upgrade: Upgrade, host: Host, manager: Manager) -> None:
-    """The release is in place, and goes on by itself."""
-    waiting = "not ready: waiting for the database: refused"
-    manager.script = iter([*[service("active", 7)] * 2, service("activating", 8, status=waiting)])
+@pytest.mark.parametrize(
+    ("before", "script", "says", "asked"),
+    [
+        (
+            OLD,
+            [*RUNNING, service("activating", 8, status="not ready: waiting for the database: refused")],
+            "it goes on by itself when that is there",
+            [RESTART, OTHERS],
+        ),
+        # It is stopped for a migration, which the new release brings, or never runs here: other services do.
+        (
+            OLD,
+            [service("inactive", 0)],
+            "kernel-runner.service is stopped and stays so; systemctl start kernel-runner.service",
+            [OTHERS],
+        ),
+        (NEW, [service("active", 7)], "", []),
+    ],
+    ids=["waits for the database", "stopped", "the same release again"],
+)
+def test_a_daemon_that_does_not_serve_afterwards_is_no_failure(
+    upgrade: Upgrade,
+    host: Host,
+    manager: Manager,
+    *,
+    before: str,
+    script: Sequence[dict[str, str]],
+    says: str,
+    asked: list[str],
+) -> None:
+    """The release is in place; one that is in use already does not restart the daemon."""
+    host.use(before)
+    manager.script = iter(script)
     code, said = upgrade()
-    assert (code, host.release) == (0, NEW)
-    assert "it goes on by itself when that is there" in said
+    assert (code, host.release, manager.asked) == (0, NEW, asked)
+    assert says in said
 
 
 def test_a_check_that_fails_changes_nothing(
     upgrade: Upgrade, host: Host, manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The daemon is not asked to do anything."""
+    """The daemon is not asked to do anything; nor by what is no release of the package, as a checkout's environment."""
 
     def check(_host: Host, otherwise: str) -> None:
         typer.echo(otherwise)
@@ -151,22 +177,10 @@ def test_a_check_that_fails_changes_nothing(
     code, said = upgrade()
     assert (code, host.release, manager.asked) == (1, OLD, [])
     assert f"goes on with {OLD}; correct what the check names, then `dpkg --configure kernel-runner`" in said
-
-
-def test_a_daemon_that_is_stopped_stays_so(upgrade: Upgrade, host: Host, manager: Manager) -> None:
-    """It is stopped for a migration, which the new release brings, or never runs here: other services do."""
-    manager.script = iter([service("inactive", 0)])
+    monkeypatch.setattr(install, "own_release", lambda: Path("/home/me/kernel-runner/.venv"))
     code, said = upgrade()
-    assert (code, host.release, manager.asked) == (0, NEW, [OTHERS])
-    assert "kernel-runner.service is stopped and stays so; systemctl start kernel-runner.service" in said
-
-
-def test_the_same_release_again_does_not_restart_the_daemon(upgrade: Upgrade, host: Host, manager: Manager) -> None:
-    """As when a package is installed again."""
-    host.use(NEW)
-    manager.script = iter([service("active", 7)])
-    assert upgrade()[0] == 0
-    assert (host.release, manager.asked) == (NEW, [])
+    assert (code, host.release, manager.asked) == (2, OLD, [])
+    assert "this is /home/me/kernel-runner/.venv, expected the release of the Debian package" in said
 
 
 def test_a_package_on_a_fresh_host_says_what_comes_next(upgrade: Upgrade, host: Host, manager: Manager) -> None:
@@ -178,13 +192,3 @@ def test_a_package_on_a_fresh_host_says_what_comes_next(upgrade: Upgrade, host: 
         code, said = upgrade()
         assert (code, host.release, manager.asked) == (0, NEW, [])
         assert "next: sudo kernel-runner install, which writes" in said
-
-
-def test_what_is_no_release_of_the_package_changes_nothing(
-    upgrade: Upgrade, host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A checkout's environment, for example."""
-    monkeypatch.setattr(install, "own_release", lambda: Path("/home/me/kernel-runner/.venv"))
-    code, said = upgrade()
-    assert (code, host.release) == (2, OLD)
-    assert "this is /home/me/kernel-runner/.venv, expected the release of the Debian package" in said

@@ -50,8 +50,8 @@ def refusal(path: Path) -> str:
     return str(caught.value).replace(f"{path.parent}/", "")
 
 
-def test_a_source_above_the_archive_is_refused(tmp_path: Path) -> None:
-    """The archive's top is the limit."""
+def test_a_source_or_member_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """The archive's top is the limit; the message names the member and the archive."""
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
         file.writestr("task.yml", str(dict(TASK)))
         file.writestr("reference.py", "r")
@@ -59,10 +59,6 @@ def test_a_source_above_the_archive_is_refused(tmp_path: Path) -> None:
         "x.zip/task.yml: files[2].source: found the source '../eval.py', which leaves the task's repository, expected "
         "a path inside it (that is the archive, "
     )
-
-
-def test_a_missing_member_is_refused(tmp_path: Path) -> None:
-    """The message names the member and the archive."""
     archive = pack(write(tmp_path), tmp_path / "x.zip", parent=False)
     assert refusal(archive) == ("x.zip/adder/task.yml: files[2].source: found no file 'eval.py' in x.zip, expected one")
 
@@ -77,11 +73,18 @@ def test_other_than_one_task_is_refused(tmp_path: Path, names: tuple[str, ...], 
     assert refusal(tmp_path / "x.zip") == f"x.zip: found {count} files named task.yml{listed}, expected exactly one"
 
 
-def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
-    """Neither is one that does not exist."""
+def test_a_file_that_is_no_archive_or_damaged_is_refused(tmp_path: Path) -> None:
+    """Neither is one that does not exist read; a wrong checksum is reported as such, not as the text that was read."""
     (tmp_path / "x.zip").write_text("no archive")
     assert refusal(tmp_path / "x.zip").startswith("x.zip: found no valid .zip (")
     assert refusal(tmp_path / "y.zip") == "y.zip: found an unreadable file (No such file or directory), expected a .zip"
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
+        file.writestr("task.yml", "lang: py  # SENTINEL")
+    data = (tmp_path / "x.zip").read_bytes().replace(b"SENTINEL", b"SENTINEM", 1)
+    (tmp_path / "x.zip").write_bytes(data)
+    assert refusal(tmp_path / "x.zip").startswith(
+        "x.zip/task.yml: found x.zip/task.yml damaged or packed in an unknown"
+    )
 
 
 def _entry(name: str, *, mode: int = 0o100644, data: str = "x") -> Callable[[zipfile.ZipFile], None]:
@@ -167,17 +170,6 @@ def test_a_member_that_is_packed_otherwise_is_refused(tmp_path: Path, method: in
         file.writestr("task.yml", "lang: py")
     assert "entry 'task.yml': found an encrypted file, or one packed otherwise than by deflate" in refusal(
         tmp_path / "x.zip"
-    )
-
-
-def test_a_damaged_member_is_refused(tmp_path: Path) -> None:
-    """A wrong checksum is reported as such, not as the text that was read."""
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
-        file.writestr("task.yml", "lang: py  # SENTINEL")
-    data = (tmp_path / "x.zip").read_bytes().replace(b"SENTINEL", b"SENTINEM", 1)
-    (tmp_path / "x.zip").write_bytes(data)
-    assert refusal(tmp_path / "x.zip").startswith(
-        "x.zip/task.yml: found x.zip/task.yml damaged or packed in an unknown"
     )
 
 

@@ -114,16 +114,12 @@ def test_every_key_of_runner_yml_is_kept(tmp_path: Path) -> None:
     )
 
 
-def test_an_empty_runner_yml_says_nothing(tmp_path: Path) -> None:
-    """A runner.yml with nothing but a comment is like none."""
-    assert load(write(tmp_path, extra="# nothing yet\n")).task.extra == Extra()
-
-
 def test_a_harness_source_selects_the_builtin_judge(tmp_path: Path) -> None:
-    """An eval program whose source is @HARNESS@ needs no runner.yml."""
+    """An eval program whose source is @HARNESS@ needs no runner.yml; one with nothing but a comment is like none."""
     files = [*TASK["files"][:2], {"name": "eval.py", "source": HARNESS}]
     task = load(write(tmp_path, changed(files=files))).task
     assert (task.files["eval.py"], task.harness) == (HARNESS, Harness.BUILTIN)
+    assert load(write(tmp_path / "empty", extra="# nothing yet\n")).task.extra == Extra()
 
 
 @pytest.mark.parametrize(
@@ -217,21 +213,13 @@ def test_a_file_in_a_subfolder_is_fine(tmp_path: Path) -> None:
     assert load(folder).task.files["inc/a.py"] == "A\n"
 
 
-@pytest.mark.parametrize("count", [0, 2])
-def test_other_than_one_submission_is_refused(tmp_path: Path, count: int) -> None:
-    """Exactly one file stands for the user's."""
-    submissions = [{"name": f"s{index}.py", "source": SUBMISSION} for index in range(count)]
-    text = refusal(write(tmp_path, changed(files=[*submissions, *TASK["files"][1:]])))
-    assert text == (
-        f"adder/task.yml: files: found {count} files with the source @SUBMISSION@, expected exactly one: it stands for "
-        'the user\'s file, e.g. {"name": "submission.py", "source": "@SUBMISSION@"}'
-    )
-
-
-def test_a_wrong_cu_config_is_refused(tmp_path: Path) -> None:
-    """`config` of lang cu has its own keys."""
+def test_several_problems_come_at_once(tmp_path: Path) -> None:
+    """One refusal lists what is wrong, a line each, and stops at ten. `config` of lang cu has its own keys."""
+    text = refusal(write(tmp_path, changed(tests=[{"size": None} for _ in range(14)])))
+    assert len(text.splitlines()) == 11
+    assert text.endswith("… and 4 more")
     config = {"sources": ["eval.cu"], "defines": {"N": 1.5}, "include_dir": []}
-    assert refusal(write(tmp_path, changed(CU, config=config))).splitlines() == [
+    assert refusal(write(tmp_path / "cu", changed(CU, config=config))).splitlines() == [
         "adder/task.yml: config.defines.N: found 1.5, expected a text",
         (
             "adder/task.yml: config.include_dir: found an unknown key, expected one of sources, include_dirs, defines, "
@@ -283,22 +271,11 @@ def test_a_wrong_runner_yml_is_refused(tmp_path: Path, extra: Any, message: str)
     assert refusal(write(tmp_path, extra=str(extra))).startswith(f"adder/runner.yml: {message}")
 
 
-def test_several_problems_come_at_once(tmp_path: Path) -> None:
-    """One refusal lists what is wrong, a line each, and stops at ten."""
-    text = refusal(write(tmp_path, changed(tests=[{"size": None} for _ in range(14)])))
-    assert len(text.splitlines()) == 11
-    assert text.endswith("… and 4 more")
-
-
-def test_a_folder_without_task_yml_is_refused(tmp_path: Path) -> None:
-    """The message names the file that should be there."""
+def test_a_path_that_is_no_task_is_refused(tmp_path: Path) -> None:
+    """The message names the file or folder that should be there."""
     (tmp_path / "adder").mkdir()
     text = refusal(tmp_path / "adder")
     assert text.startswith("adder/task.yml: found no readable file adder/task.yml (No such file or directory)")
-
-
-def test_a_path_that_is_no_folder_is_refused(tmp_path: Path) -> None:
-    """`load_folder` does not take files."""
     with pytest.raises(TaskError, match=r"nowhere: found no folder, expected one with a task\.yml"):
         load_folder(tmp_path / "nowhere")
 
@@ -349,46 +326,39 @@ def test_a_link_out_of_the_repository_is_refused(tmp_path: Path, source: str, li
     )
 
 
-def test_a_dangling_link_and_a_loop_are_refused(tmp_path: Path) -> None:
-    """A link to nothing, or to itself, is no file."""
-    files = [*TASK["files"], {"name": "a", "source": "dangling"}, {"name": "b", "source": "loop"}]
-    folder = write(tmp_path, changed(files=files))
+def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    """A link to nothing, or to itself; and a named pipe, whose reading would wait for a writer for ever."""
+    sources = ("dangling", "loop", "pipe")
+    folder = write(tmp_path, changed(files=[*TASK["files"], *({"name": each, "source": each} for each in sources)]))
     (folder / "dangling").symlink_to("nowhere")
     (folder / "loop").symlink_to("loop")
-    lines = refusal(folder).splitlines()
-    assert lines[0].startswith("adder/task.yml: files[3].source: found no readable file adder/dangling")
-    assert lines[1].startswith("adder/task.yml: files[4].source: found no readable file adder/loop")
-
-
-def test_a_special_file_is_refused_without_waiting(tmp_path: Path) -> None:
-    """Reading a named pipe would wait for a writer for ever."""
-    folder = write(tmp_path, _with_file("a", "pipe"))
     os.mkfifo(folder / "pipe")
-    assert refusal(folder) == (
-        "adder/task.yml: files[3].source: found adder/pipe, which is no regular file, expected one"
-    )
+    dangling, loop, pipe = refusal(folder).splitlines()
+    assert dangling.startswith("adder/task.yml: files[3].source: found no readable file adder/dangling")
+    assert loop.startswith("adder/task.yml: files[4].source: found no readable file adder/loop")
+    assert pipe == "adder/task.yml: files[5].source: found adder/pipe, which is no regular file, expected one"
 
 
-def test_a_file_over_the_cap_is_refused(tmp_path: Path) -> None:
-    """A file may have a mebibyte and no byte more."""
+def test_files_over_the_caps_are_refused(tmp_path: Path) -> None:
+    """A file may have a mebibyte and no byte more, all files together four."""
     good = write(tmp_path / "a", _with_file("a", "a"), files={"a": "x" * MAX_FILE_BYTES})
     assert len(load(good).task.files["a"]) == MAX_FILE_BYTES
     bad = write(tmp_path / "b", _with_file("a", "a"), files={"a": "x" * (MAX_FILE_BYTES + 1)})
     assert refusal(bad) == (
         "adder/task.yml: files[3].source: found adder/a with more than 1048576 bytes, expected at most that"
     )
-
-
-def test_files_over_the_total_cap_are_refused(tmp_path: Path) -> None:
-    """All files together may have four mebibytes."""
     files = [*TASK["files"], *({"name": f"f{index}", "source": "big"} for index in range(5))]
-    text = refusal(write(tmp_path, changed(files=files), files={"big": "x" * (900 << 10)}))
+    text = refusal(write(tmp_path / "c", changed(files=files), files={"big": "x" * (900 << 10)}))
     assert text.startswith("adder/task.yml: files[7].source: found ")
     assert text.endswith("bytes of files so far, expected at most 4194304 in all")
 
 
 _RANKS: Mapping[str, Any] = {"multi_gpu": True, "tests": [{"world_size": 2}], "benchmarks": [{"world_size": 2}]}
 _HARNESS_FILE = {"name": "eval.py", "source": HARNESS}
+_SUBMISSIONS = (
+    "adder/task.yml: files: found {} files with the source @SUBMISSION@, expected exactly one: it stands for the "
+    'user\'s file, e.g. {{"name": "submission.py", "source": "@SUBMISSION@"}}'
+)
 
 
 @pytest.mark.parametrize(
@@ -422,6 +392,8 @@ _HARNESS_FILE = {"name": "eval.py", "source": HARNESS}
             "adder/runner.yml: harness: found the built-in harness and no reference.py, expected a file reference.py",
         ),
         ({**CU, **_RANKS}, {"extra": {"harness": "builtin"}}, "'builtin' for a task with lang cu and multi_gpu"),
+        (changed(files=TASK["files"][1:]), {}, _SUBMISSIONS.format(0)),
+        (changed(files=[*TASK["files"], {"name": "s.py", "source": SUBMISSION}]), {}, _SUBMISSIONS.format(2)),
         (
             changed(files=[*TASK["files"][:2], _HARNESS_FILE]),
             {"extra": {"harness": "program"}},

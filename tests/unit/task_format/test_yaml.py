@@ -44,10 +44,7 @@ CHAIN = "a0: &a0 [1]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1,
         ('a: !!int ""\n', "f: no valid YAML: a value that is none of its tag"),
         ("a: b\0", "f: no valid YAML: unacceptable character"),
         ("a: 1\n---\nb: 1\n", "no valid YAML: expected a single document in the stream: but found another document"),
-        ("a:\n\tb: 1\n", "f: line 2: no valid YAML: while scanning for the next token: found character '\\t'"),
         ("a: b: c\n", "f: line 1: no valid YAML: mapping values are not allowed here"),
-        ("a: 'b\n", "no valid YAML: while scanning a quoted scalar: found unexpected end of stream"),
-        ("a: *b\n", "f: line 1: no valid YAML: found undefined alias 'b'"),
         ("#" * (MAX_YAML_BYTES + 1), f"f: found {MAX_YAML_BYTES + 1} bytes, expected at most {MAX_YAML_BYTES}"),
     ],
 )
@@ -59,15 +56,11 @@ def test_what_would_hurt_is_refused(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_yaml_that_is_not_utf8_is_refused() -> None:
-    """The offset helps to find the byte."""
-    with pytest.raises(TaskError, match="f: found byte 0xff at offset 3, expected UTF-8"):
-        parse_yaml(b"a: \xff", "f")
-
-
 @pytest.mark.parametrize("text", ["", "- 1\n", "just text\n"])
 def test_a_task_yml_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
-    """An empty file and a list are no task."""
+    """An empty file and a list are no task. Of what is no UTF-8 the offset helps to find the byte."""
     message = refusal(write(tmp_path, text))
     assert message.startswith("adder/task.yml: found ")
     assert message.endswith(", expected a mapping")
+    with pytest.raises(TaskError, match="f: found byte 0xff at offset 3, expected UTF-8"):
+        parse_yaml(b"a: \xff", "f")

@@ -68,37 +68,27 @@ def test_a_result_of_another_database_is_dropped(parts: Parts) -> None:
     assert "this database has no such job" in said["reason"]
 
 
-def test_a_refused_result_waits_until_its_job_can_be_failed(parts: Parts) -> None:
-    """The database goes away between the refusal and the failure: both are tried again."""
+@pytest.mark.parametrize("meanwhile", ["away", "over"])
+def test_a_refused_result_waits_until_its_job_can_be_failed(parts: Parts, meanwhile: str) -> None:
+    """The database goes away between the refusal and the failure: both are tried again. None is failed that is over."""
     parts.store.refused = {1}
     accept(parts, 1)
 
-    def fail_the_failure() -> None:
-        if parts.store.calls == 2:
+    def before_the_failure() -> None:
+        if parts.store.calls == 2 and meanwhile == "away":
             parts.store.away.set()
-
-    parts.store.meanwhile = fail_the_failure
-    with pytest.raises(DatabaseUnavailableError):
-        deliver(parts)
-    assert (parts.spool.count, parts.held()) == (1, {(1, False)})
-    parts.store.away.clear()
-    assert deliver(parts) == 0
-    assert len(parts.store.failed) == 1
-    assert (parts.spool.count, parts.held()) == (0, set())
-
-
-def test_a_refused_result_of_a_job_that_is_over_is_only_dropped(parts: Parts) -> None:
-    """No job is failed for it."""
-    parts.store.refused = {1}
-    accept(parts, 1)
-
-    def taken_over() -> None:
-        if parts.store.calls == 2:
+        elif parts.store.calls == 2:
             parts.store.stale = {1}
 
-    parts.store.meanwhile = taken_over
+    parts.store.meanwhile = before_the_failure
+    if meanwhile == "away":
+        with pytest.raises(DatabaseUnavailableError):
+            deliver(parts)
+        assert (parts.spool.count, parts.held()) == (1, {(1, False)})
+        parts.store.away.clear()
     assert deliver(parts) == 0
-    assert (parts.spool.count, parts.held(), parts.store.failed) == (0, set(), [])
+    assert len(parts.store.failed) == (meanwhile == "away")
+    assert (parts.spool.count, parts.held()) == (0, set())
 
 
 def test_a_result_that_the_database_never_takes_delays_no_other_and_is_given_up(parts: Parts) -> None:

@@ -126,11 +126,11 @@ def crowd(parts: Parts) -> Iterator[Crowd]:
 
 
 def test_what_comes_during_a_commit_goes_with_the_next_one(crowd: Crowd) -> None:
-    """One transaction for all of them, an event for each after it, and no lease is left."""
-    crowd.during_a_commit(1, 2, 3)
+    """One transaction for all of them, up to a bound, an event for each after it, and no lease is left."""
+    crowd.during_a_commit(*range(1, MAX_RESULTS + 9))
     crowd.wait_empty()
-    assert crowd.batches == [[0], [1, 2, 3]]
-    assert crowd.parts.events() == ["done"] * 4
+    assert crowd.batches == [[0], [*range(1, MAX_RESULTS + 1)], [*range(MAX_RESULTS + 1, MAX_RESULTS + 9)]]
+    assert crowd.parts.events() == ["done"] * (MAX_RESULTS + 9)
     assert crowd.parts.held() == set()
 
 
@@ -159,39 +159,27 @@ def test_a_result_that_is_refused_or_stale_spoils_none_of_the_others(crowd: Crow
     assert said == ["job_end_not_stored", "result_too_late"]
 
 
-def test_a_slot_waits_when_too_many_results_are_not_written(parts: Parts) -> None:
-    """So many for each slot, then the next one hands over and waits; it goes on when there is room."""
+@pytest.mark.parametrize("by", ["number", "size"])
+def test_a_slot_waits_when_too_many_results_are_not_written(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """So many for each slot, then the next one hands over and waits; it goes on when there is room.
+
+    However many slots there are, the files that wait in memory are bounded together.
+    """
+    monkeypatch.setattr("runner.daemon.outcomes.writer.MAX_WAITING_BYTES", 100)
     crowd = Crowd(parts, slots=1)
-    for job_id in range(1, 1 + WAITING_PER_SLOT):
+    before = WAITING_PER_SLOT if by == "number" else 0
+    for job_id in range(1, 1 + before):
         crowd.submit(job_id)
     handed = threading.Event()
-    crowd.hand_aside(1 + WAITING_PER_SLOT, result(), handed)
-    crowd.wait(lambda: crowd.writer.pending == 1 + WAITING_PER_SLOT)
+    crowd.hand_aside(1 + before, result() if by == "number" else result(b"x" * 101), handed)
+    crowd.wait(lambda: crowd.writer.pending == 1 + before)
     assert not handed.wait(0.05)
     crowd.start()
     assert handed.wait(PATIENCE_S)
     crowd.wait_empty()
     crowd.end()
-
-
-def test_files_count_by_their_size(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many slots there are, the files that wait in memory are bounded together."""
-    monkeypatch.setattr("runner.daemon.outcomes.writer.MAX_WAITING_BYTES", 100)
-    crowd = Crowd(parts)
-    handed = threading.Event()
-    crowd.hand_aside(1, result(b"x" * 101), handed)
-    crowd.wait(lambda: crowd.writer.pending == 1)
-    assert not handed.wait(0.05)
-    crowd.start()
-    assert handed.wait(PATIENCE_S)
-    crowd.end()
-
-
-def test_a_transaction_is_bounded(crowd: Crowd) -> None:
-    """A host with very many slots commits in several."""
-    crowd.during_a_commit(*range(1, MAX_RESULTS + 9))
-    crowd.wait_empty()
-    assert [len(batch) for batch in crowd.batches] == [1, MAX_RESULTS, 8]
 
 
 def test_a_result_whose_submission_is_locked_comes_again_and_delays_no_other(crowd: Crowd) -> None:
