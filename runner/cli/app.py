@@ -57,6 +57,8 @@ class ExitCode(IntEnum):
     READER_GONE = 141
 
 
+#: Where the keys of guests are, if those are installed.
+_GUESTS_CONFIG = "runner.extras.config"
 #: What the caller can mend by calling differently; every other error of the project is infrastructure.
 _USAGE_ERRORS = (SubmissionError, TaskError, ConfigError, NotFoundError, BoardError, DataError)
 
@@ -109,7 +111,7 @@ def load_config(path: Path | None, *, environ: Mapping[str, str] | None = None) 
         ConfigError: it cannot be read, or a key of the core or of a guest is wrong.
     """
     try:
-        kind: type[Config] = import_module("runner.extras.config").SiteConfig
+        kind: type[Config] = import_module(_GUESTS_CONFIG).SiteConfig
     except ModuleNotFoundError:
         kind = Config
     return kind.load(path, environ=environ)

@@ -95,6 +95,11 @@ class Sample:
         return self.late_ns < self.copy_ns
 
     @property
+    def waited(self) -> bool:
+        """Whether judge or worker waited for a core for a part of it that matters."""
+        return waited(self.delayed_ns, self.outside_ns)
+
+    @property
     def claimed_ns(self) -> float:
         """The claim, at most the span on the judge's clock."""
         return float(max(min(self.claim_ns, self.outside_ns), FLOOR_NS))
@@ -128,6 +133,8 @@ class ControlCosts:
     #: Calls that something disturbed, and that are left out: they waited for a core, or cost more than `single_ns`
     #: beyond the median.
     disturbed: int
+    #: Of these, those that did not wait for a core.
+    delayed: int
     #: Standard error of the mean. The machine drifts, so calls of one row are alike. Rows that differ by more than
     #: their calls explain make the error larger.
     error_ns: float
@@ -158,6 +165,7 @@ class ControlCosts:
             sd_ns=sd,
             count=count,
             disturbed=calls - count,
+            delayed=len(ready) - count,
             error_ns=error,
             single_ns=single,
         )
@@ -173,8 +181,7 @@ class ControlCosts:
 
     def believes(self, sample: Sample) -> bool:
         """Whether one call was undisturbed and leaves no more unexplained than a control call may."""
-        undisturbed = not waited(sample.delayed_ns, sample.outside_ns)
-        return undisturbed and self.excess_ns(sample) <= self.single_ns + _SINGLE_SHARE * sample.claim_ns
+        return not sample.waited and self.excess_ns(sample) <= self.single_ns + _SINGLE_SHARE * sample.claim_ns
 
     def unexplained_ns(self, excesses_ns: Sequence[float]) -> float:
         """The unexplained time of a case's calls: the mean, the median or the lower quartile, whichever is most.

@@ -232,7 +232,7 @@ class Benchmark:
             samples = [span.sample for span in spans]
             facts = self._hand_over(timed, samples)
             so_far = progress(
-                *_course(samples),
+                samples,
                 facts,
                 judged_ns=clock.elapsed_ns - began_ns,
                 checks_ns=timed.checks_ns - checks_ns,
@@ -242,7 +242,7 @@ class Benchmark:
                 # Those that are set aside have been checked, too.
                 stopped = "runs"
             if ranked and stopped in ("interval", "enough"):
-                counted = [samples[number] for number in kept(*_course(samples), facts)]
+                counted = [samples[number] for number in kept(samples, facts)]
                 is_open = late_ns(counted) > _LATE_SHARE * so_far.total_ns
                 if is_open or self._needs_more_calls(timed, samples, facts):
                     stopped = None
@@ -262,16 +262,16 @@ class Benchmark:
         crowded = self._add_controls(timed, samples, ranked=ranked)
         facts = self._hand_over(timed, samples)
         if ranked:
-            numbers = kept(*_course(samples), facts)
-            waits = waits_of([samples[number] for number in numbers], unexplained(_spans_ns(samples), numbers, facts))
+            numbers = kept(samples, facts)
+            waits = waits_of([samples[number] for number in numbers], unexplained(samples, numbers, facts))
             # Few control calls make the error large: it is no reason not to ask.
             stalls = stalls_too_often(samples, replace(facts, stalled_error=0.0))
-            if stopping.refuses_waits(waits) or stalls:
+            if stopping.marks_waits(waits) or stalls:
                 self._add_controls_to_tell(timed)
                 facts = self._hand_over(timed, samples)
         samples = with_copies(samples, facts)
-        numbers = kept(*_course(samples), facts)
-        longer = unexplained(_spans_ns(samples), numbers, facts)
+        numbers = kept(samples, facts)
+        longer = unexplained(samples, numbers, facts)
         # Control calls at the end may say that fewer are to be set aside than seemed so before.
         most = max(stopping.max_runs - longer, FEWEST)
         return Timed(
@@ -476,11 +476,6 @@ def _controls_due(timed: TimedCase, calls: int, call_ns: float) -> int:
 def _is_dense(timed: TimedCase, call_ns: float) -> bool:
     """Whether rows of control calls are dense beside calls of this length."""
     return call_ns < _DENSE_UP_TO_NS and COPY_BYTES < timed.input_bytes <= _MORE_UP_TO_BYTES
-
-
-def _course(samples: Sequence[Sample]) -> tuple[list[float], list[bool], list[bool]]:
-    """What says which calls count: spans, and whether they were exclusive and stalled."""
-    return _spans_ns(samples), [sample.exclusive for sample in samples], [sample.stalled for sample in samples]
 
 
 def _spans_ns(samples: Sequence[Sample]) -> list[float]:

@@ -37,14 +37,16 @@ class HandOverFacts:
     sd_ns: float
     #: How much more than usual a call costs at most that nothing disturbs.
     single_ns: float
-    #: The part of the calls that something disturbs, and of those whose copy of the output stalls; None: these are
-    #: among the former.
+    #: The part of the calls that something disturbs, of those that it delays though none waited for a core, and of
+    #: those whose copy of the output stalls. None: these are among the first.
     disturbed: float = _ASIDE_SHARE
+    delayed: float | None = None
     stalled: float | None = None
     #: Standard error of the latter.
     stalled_error: float = 0.0
-    #: The part of the calls of trusted code that was seen to be disturbed, or to stall.
+    #: The part of the calls of trusted code that was seen to be disturbed, or to stall; and to be delayed.
     seen: float = 0.0
+    seen_delayed: float = 1.0
 
     @classmethod
     def of_controls(cls, costs: ControlCosts, *, stalled: int, size_ratio: float = 1.0) -> Self:
@@ -61,9 +63,11 @@ class HandOverFacts:
             sd_ns=costs.sd_ns,
             single_ns=costs.single_ns,
             disturbed=(costs.disturbed + 1) / (calls + 2),
+            delayed=(costs.delayed + 1) / (calls + 2),
             stalled=((1 - calm**size_ratio) * calls + 1) / (calls + 2),
             stalled_error=slope * math.sqrt((stalled + 1) * (calls - stalled + 1) / (calls + 3)) / (calls + 2),
             seen=costs.disturbed / max(calls, 1) + 1 - calm**size_ratio,
+            seen_delayed=costs.delayed / max(calls, 1),
         )
 
     @classmethod
@@ -85,41 +89,48 @@ def _limit_ns(spans_ns: Sequence[float], facts: HandOverFacts) -> float:
     return (1 + _LONGER_SHARE) * median(spans_ns) + facts.single_ns
 
 
-def kept(
-    spans_ns: Sequence[float], exclusive: Sequence[bool], stalled: Sequence[bool], facts: HandOverFacts
-) -> list[int]:
+def kept(samples: Sequence[Sample], facts: HandOverFacts) -> list[int]:
     """The calls that count: all but the longest of those that took longer by chance, in their order.
 
     As many are set aside, at most, as something disturbs calls of trusted code; of calls that stalled as many as those
-    do. `exclusive`: on a device, whether the worker left processor and device alone; a call where it did not is set
-    aside first.
+    do, and of calls that did not wait for a core as many as are delayed without that: others may be long by themselves.
+    On a device, a call beside which the worker used processor or device (`Sample.exclusive`) is set aside first.
     """
-    limit_ns = _limit_ns(spans_ns, facts)
-    numbers = range(len(spans_ns))
-    longer = [number for number in numbers if spans_ns[number] > limit_ns or not exclusive[number]]
-    longer.sort(key=lambda number: (exclusive[number], -spans_ns[number]))
-    if facts.stalled is None:
-        parts = [(longer, facts.disturbed)]
-    else:
-        parts = [
-            ([number for number in longer if not stalled[number]], facts.disturbed),
-            ([number for number in longer if stalled[number]], facts.stalled),
-        ]
+    limit_ns = _limit_ns(_spans_ns(samples), facts)
+    numbers = range(len(samples))
+    longer = [n for n in numbers if samples[n].outside_ns > limit_ns or not samples[n].exclusive]
+    longer.sort(key=lambda number: (samples[number].exclusive, -samples[number].outside_ns))
+    parts = {False: facts.disturbed, True: 0.0 if facts.stalled is None else facts.stalled}
     aside: set[int] = set()
-    for part, share in parts:
-        left = math.floor(_MOST_ASIDE * len(spans_ns)) - len(aside)
-        aside.update(part[: min(math.floor(share * len(spans_ns)), left)])
+    for stalled, share in parts.items():
+        part = [n for n in longer if facts.stalled is None or samples[n].stalled is stalled]
+        if not stalled and facts.delayed is not None:
+            unwaited = [n for n in part if _is_delayed(samples[n])]
+            part = [n for n in part if n not in unwaited[math.floor(facts.delayed * len(samples)) :]]
+        left = math.floor(_MOST_ASIDE * len(samples)) - len(aside)
+        aside.update(part[: min(math.floor(share * len(samples)), left)])
     return [number for number in numbers if number not in aside]
 
 
-def unexplained(spans_ns: Sequence[float], counted: Sequence[int], facts: HandOverFacts) -> int:
+def unexplained(samples: Sequence[Sample], counted: Sequence[int], facts: HandOverFacts) -> int:
     """How many of the calls that are set aside, which may be long by themselves, calls of trusted code do not explain.
 
     `counted`: the numbers of the others. What was set aside for the worker's threads alone is not long.
     """
-    limit_ns = _limit_ns(spans_ns, facts)
-    aside = set(range(len(spans_ns))).difference(counted)
-    return max(sum(spans_ns[number] > limit_ns for number in aside) - math.floor(facts.seen * len(spans_ns)), 0)
+    limit_ns = _limit_ns(_spans_ns(samples), facts)
+    aside = [samples[number] for number in set(range(len(samples))).difference(counted)]
+    longer = [sample for sample in aside if sample.outside_ns > limit_ns]
+    delayed = sum(_is_delayed(sample) for sample in longer)
+    return max(
+        len(longer) - math.floor(facts.seen * len(samples)),
+        delayed - math.floor(facts.seen_delayed * len(samples)),
+        0,
+    )
+
+
+def _is_delayed(sample: Sample) -> bool:
+    """Whether only its kernel, or a delay of which the scheduler knows nothing, can have made a call long."""
+    return sample.exclusive and not sample.stalled and not sample.waited
 
 
 def with_unexplained(times_ns: Sequence[float], number: int) -> list[float]:
@@ -185,19 +196,11 @@ def length_ns(spans_ns: Sequence[float], facts: HandOverFacts) -> float:
     return max(median(spans_ns) - facts.mean_ns, FLOOR_NS)
 
 
-def progress(
-    spans_ns: Sequence[float],
-    exclusive: Sequence[bool],
-    stalled: Sequence[bool],
-    facts: HandOverFacts,
-    *,
-    judged_ns: float,
-    checks_ns: float,
-) -> Progress:
-    """What the end of a case is decided by. `exclusive`, `stalled`: see `kept`; the rest as in `Progress`."""
-    numbers = kept(spans_ns, exclusive, stalled, facts) if spans_ns else []
-    longer = unexplained(spans_ns, numbers, facts) if spans_ns else 0
-    spans_ns = [spans_ns[number] for number in numbers]
+def progress(samples: Sequence[Sample], facts: HandOverFacts, *, judged_ns: float, checks_ns: float) -> Progress:
+    """What the end of a case is decided by. The rest as in `Progress`."""
+    numbers = kept(samples, facts) if samples else []
+    longer = unexplained(samples, numbers, facts) if samples else 0
+    spans_ns = [float(samples[number].outside_ns) for number in numbers]
     count = len(spans_ns)
     mean_ns = max(fmean(spans_ns) - facts.mean_ns, FLOOR_NS) if spans_ns else 0.0
     # What the hand-over varies is not the kernel's.
@@ -210,3 +213,7 @@ def progress(
         judged_ns=judged_ns,
         checks_ns=checks_ns,
     )
+
+
+def _spans_ns(samples: Sequence[Sample]) -> list[float]:
+    return [float(sample.outside_ns) for sample in samples]

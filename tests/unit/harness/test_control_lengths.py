@@ -90,7 +90,8 @@ def test_those_that_count_are_no_longer_than_three_of_four_calls(seed: int) -> N
 @pytest.mark.parametrize("call_ns", [150_000, 1_000_000, 4_000_000, 300_000_000])
 def test_beside_other_processes_short_ones_tell_the_hand_over(call_ns: int) -> None:
     """Where each long one waits for a core: else nothing would be subtracted or set aside, after five rows a time."""
-    waits = Script(spans_ns=[call_ns + _HAND_OVER_NS, 3 * call_ns], controls_wait_from_ns=20_000)
+    spans_ns, delayed_ns = [call_ns + _HAND_OVER_NS, 3 * call_ns], [0, 2 * call_ns]
+    waits = Script(spans_ns=spans_ns, delayed_ns=delayed_ns, controls_wait_from_ns=20_000)
     outcome = time_case(waits)
     rows = _rows(outcome)
     assert outcome.details["hand_over_ns"] == _HAND_OVER_NS

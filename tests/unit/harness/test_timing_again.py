@@ -166,6 +166,7 @@ def test_control_calls_at_the_end_are_bounded(
     costs = SimpleNamespace(
         count=0,
         disturbed=0,
+        delayed=0,
         mean_ns=_CALL_NS,
         sd_ns=1e9,
         single_ns=1e9,
