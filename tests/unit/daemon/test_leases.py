@@ -122,30 +122,25 @@ def test_held_jobs_are_renewed_until_dropped(run: Run) -> None:
     assert not second.cancel.is_set()
 
 
-def test_a_lease_whose_run_is_over_is_renewed_and_nothing_else(run: Run) -> None:
-    """A spooled result keeps its job: no overtime, no shutdown, and the slot may drop its own lease."""
+@pytest.mark.parametrize("answer", [of_all(), of_all(ours=False, cancelled=True)], ids=["ours", "ended"])
+def test_a_lease_whose_run_is_over_is_renewed_and_nothing_else(run: Run, answer: Answer) -> None:
+    """A spooled result keeps its job: no overtime, no shutdown, and the slot may drop its own lease.
+
+    A beat may find the job ended by the very result that is being committed: that is no news.
+    """
     clock = Clock()
-    keeper, heart = run(clock=clock)
-    first = keeper.hold(job())
-    spooled = keeper.hold(job(), running=False)
-    keeper.drop(first)
-    clock.now_s += 1_000_000.0
-    heart.wait(3)
-    assert heart.last() == ((1, 1),)
+    with capture_logs() as logs:
+        keeper, heart = run(answer, clock=clock)
+        spooled = keeper.hold(job(), running=False)
+        clock.now_s += 1_000_000.0
+        heart.wait(3)
+    assert (heart.last(), logs) == (((1, 1),), [])
+    keeper.drop(keeper.hold(job()))
+    assert keeper.held() == (spooled,)
     keeper.stop_all(StopReason.SHUTDOWN)
-    assert (first.reason, spooled.reason) == (None, None)
+    assert spooled.reason is None
     keeper.drop(spooled)
     assert keeper.held() == ()
-
-
-def test_a_lease_whose_run_is_over_cannot_be_lost(run: Run) -> None:
-    """A beat may find the job ended by the very result that is being committed: that is no news."""
-    with capture_logs() as logs:
-        keeper, heart = run(of_all(ours=False, cancelled=True))
-        lease = keeper.hold(job(), running=False)
-        heart.wait(3)
-    assert lease.reason is None
-    assert logs == []
 
 
 def test_a_job_that_ended_meanwhile_is_not_lost(run: Run) -> None:
@@ -185,7 +180,10 @@ def test_an_outage_is_over_when_nothing_is_held_any_more(run: Run, monkeypatch: 
 
 
 def test_a_run_that_does_not_come_back_is_stopped(run: Run) -> None:
-    """`max_run_s`, and a grace in which the evaluation may still report by itself."""
+    """`max_run_s`, and a grace in which the evaluation may still report by itself.
+
+    The first reason counts: a job that was cancelled is not given back when the daemon stops.
+    """
     clock = Clock()
     keeper, heart = run(clock=clock)
     lease = keeper.hold(job())
@@ -194,7 +192,10 @@ def test_a_run_that_does_not_come_back_is_stopped(run: Run) -> None:
     assert lease.reason is None
     clock.now_s += 2
     assert lease.cancel.wait(PATIENCE_S)
-    assert lease.reason is StopReason.OVERTIME
+    assert (lease.reason, lease.stop(StopReason.SHUTDOWN)) == (StopReason.OVERTIME, False)
+    cancelled = Lease(job(), deadline_s=0)
+    assert [cancelled.stop(why) for why in (StopReason.CANCELLED, StopReason.SHUTDOWN)] == [True, False]
+    assert cancelled.reason is StopReason.CANCELLED
 
 
 @pytest.mark.parametrize("answer", [of_all(cancelled=True), of_all()], ids=["cancelled", "overtime"])
@@ -219,11 +220,3 @@ def test_what_was_told_to_stop_and_does_not_is_given_up(run: Run, answer: Answer
         heart.wait(2)
         assert heart.last() == ((2, 1),)
     assert [line["told_because"] for line in logs if line["event"] == "run_does_not_stop"] == [lease.reason]
-
-
-def test_the_first_reason_to_stop_is_the_one_that_counts() -> None:
-    """A job that was cancelled is not given back when the daemon stops."""
-    lease = Lease(job(), deadline_s=0)
-    assert lease.stop(StopReason.CANCELLED)
-    assert not lease.stop(StopReason.SHUTDOWN)
-    assert lease.reason is StopReason.CANCELLED
