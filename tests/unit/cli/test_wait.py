@@ -68,18 +68,13 @@ def test_an_outage_of_the_database_is_explained_and_survived() -> None:
     assert clock.pauses[1:] == [LAST_INTERVAL_S, LAST_INTERVAL_S]
 
 
-def test_a_right_that_is_missing_is_no_outage() -> None:
-    """It is said at once: waiting would not bring it."""
+def test_an_outage_that_does_not_end_is_reported() -> None:
+    """After half an hour the error is the caller's; a right that is missing at once: waiting would not bring it."""
     clock, said = Pausing(), list[str]()
+    began_s = clock.now_s
     with pytest.raises(MissingRightError):
         _wait(clock, said, MissingRightError("permission denied for table submission"))
     assert (said, clock.pauses) == ([], [])
-
-
-def test_an_outage_that_does_not_end_is_reported() -> None:
-    """After half an hour the error is the caller's."""
-    clock = Pausing()
-    began_s = clock.now_s
     with pytest.raises(DatabaseUnavailableError):
-        _wait(clock, [], DatabaseUnavailableError("gone"))
+        _wait(clock, said, DatabaseUnavailableError("gone"))
     assert clock.now_s - began_s == pytest.approx(OUTAGE_S, abs=2 * LAST_INTERVAL_S)

@@ -157,9 +157,9 @@ def test_an_output_that_fills_the_caches_costs_more(output_bytes: int, expected:
 
 def test_what_the_worker_could_leave_out_is_in_the_margin() -> None:
     """By message the worker flushes and copies: so much may be hidden, and nothing of it is subtracted."""
-    steady = HandOver(p25_ns=100, median_ns=100, p75_ns=100)
+    short, long = (HandOver(p25_ns=100, median_ns=100, p75_ns=100) for _ in range(2))
     per = {"per_tensor_ns": 0, "per_input_byte_ns": 1, "per_output_byte_ns": 0}
-    costs = Costs(short=steady, long=steady, long_kernel_ns=1e9, floor_ns=0, **per)
+    costs = Costs(short=short, long=long, long_kernel_ns=1e9, floor_ns=0, **per)
     bound = partial(costs.bound, outside_ns=1_000, tensors=1, input_bytes=200, output_bytes=0)
     assert bound() == Bound(kernel_ns=700, margin_ns=100, bound_ns=600)
     assert bound(skippable=True) == Bound(kernel_ns=1_000, margin_ns=400, bound_ns=300)
