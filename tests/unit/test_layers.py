@@ -30,20 +30,9 @@ LAYERS = {
     "runner.daemon.monitoring": 8,
     "runner.cli": 10,
     "runner.extras": 5,
-    "runner.extras.receipt_commands": 11,
-    "runner.extras.stages": 11,
-    "runner.extras.boards.commands": 11,
     "runner.extras.discord": 9,
     "runner.extras.gateway": 9,
     "runner.extras.mcp": 9,
-    "runner.extras.data.analysis_commands": 11,
-    "runner.extras.data.commands": 11,
-    "runner.extras.discord.commands": 11,
-    "runner.extras.gateway.commands": 11,
-    "runner.extras.mcp.commands": 11,
-    "runner.extras.trainers.client.commands": 11,
-    "runner.extras.trainers.kernelbook.commands": 11,
-    "runner.extras.webhooks.commands": 11,
 }
 
 #: Guest -> the other guests that it may import. The core imports none.
@@ -59,15 +48,14 @@ GUESTS = {
     "trainers.kinds": {"trainers.inside"},
     "webhooks": set[str](),
 }
-#: Modules with a guest's commands.
-COMMANDS = (
-    "runner/cli/",
-    *(f"runner/extras/{guest}/commands.py".replace("trainers.", "trainers/") for guest in GUESTS),
-    "runner/extras/data/analysis_commands.py",
-    "runner/extras/boards/commands/",
-    "runner/extras/receipt_commands.py",
-    "runner/extras/stages.py",
+#: Modules with a guest's commands, and of commands that several guests share.
+COMMANDS = tuple(
+    f"runner.extras.{name}"
+    for name in (*(f"{guest}.commands" for guest in GUESTS), "data.analysis_commands", "receipt_commands", "stages")
 )
+LAYERS |= dict.fromkeys(COMMANDS, 11)
+COMMAND_FILES = ("runner/cli/", *(name.replace(".", "/") for name in COMMANDS))
+
 
 #: What guests have inside containers.
 INSIDE = tuple(sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("runner/extras/**/inside")))
@@ -86,8 +74,8 @@ CONFINED = {
     "amdsmi": ("runner/devices",),
     "structlog": ("runner/base/logs.py",),
     "cryptography": ("runner/base/receipts.py", "runner/extras/receipts.py"),
-    "typer": COMMANDS,
-    "rich": COMMANDS,
+    "typer": COMMAND_FILES,
+    "rich": COMMAND_FILES,
     "matplotlib": ("runner/extras/data/",),
     "huggingface_hub": ("runner/extras/hub.py", "runner/extras/data/", "runner/extras/trainers/kernelbook/"),
     "prometheus_client": ("runner/base/metrics.py", "runner/daemon/monitoring/health.py", "runner/extras/gateway/"),

@@ -34,9 +34,9 @@ def test_a_call_counts_if_no_reading_around_it_says_otherwise(start: int, end: i
     assert reasons(moments, start, end) == expected
 
 
-def told(moments: list[tuple[int, bool]]) -> Readings:
+def told(moments: list[tuple[int, bool]], readings: Readings | None = None) -> Readings:
     """Readings with moments of their own, some of them hot."""
-    readings = Readings()
+    readings = readings or Readings()
     for at_ns, hot in moments:
         readings.tell(Reading(at_ns=at_ns, held=(HOT,) if hot else (), noted=("sw_power_cap",), sm_clock_mhz=1500.0))
     return readings
@@ -66,11 +66,12 @@ def test_what_heat_has_slowed_is_set_aside_counted_and_shown(monkeypatch: pytest
     """The rest counts; a power cap is noted and sets nothing aside; asked again, nothing is set aside twice."""
     # However long a busy machine holds this up, the readings are of the moments that they name.
     monkeypatch.setattr("tasks.harness.judge.throttling._OLDEST_NS", 10**15)
+    throttle_filter = ThrottleFilter[int](readings := Readings())
     now = time.monotonic_ns()
     times = [now + n for n in range(0, 600, 100)]
     while time.monotonic_ns() <= times[-1]:
         pass
-    throttle_filter = ThrottleFilter[int](told([(at, at == times[2]) for at in times]))
+    told([(at, at == times[2]) for at in times], readings)
     kept = throttle_filter.apply(spans_between(times))
     assert [span.sample for span in kept] == [0, 3, 4]
     assert throttle_filter.apply(kept) == kept

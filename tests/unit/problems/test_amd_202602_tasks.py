@@ -11,15 +11,10 @@ from tests.unit.problems.bench import Bench
 from tests.unit.problems.oracles.mxfp4 import decoded
 
 MOE = pytest.mark.parametrize("bench", ["moe_mxfp4"], indirect=True)
-MOE_CASE = {
-    "dhidden": 512,
-    "dexpert": 256,
-    "nroutedexperts": 4,
-    "nexpertspertoken": 3,
-    "nsharedexperts": 1,
-    "bs": 6,
-    "seed": 7,
-}
+_EXPERTS = {"nroutedexperts": 4, "nexpertspertoken": 3, "nsharedexperts": 1}
+MOE_CASE = {"dhidden": 512, "dexpert": 256, "bs": 6, "seed": 7, **_EXPERTS}
+
+
 MLA = pytest.mark.parametrize("bench", ["mixed_mla"], indirect=True)
 MLA_CASE = {"batchsize": 4, "qseqlen": 1, "kvseqlen": 200, "seed": 7}
 
