@@ -40,16 +40,9 @@ class ImageEngine:
 
     def check(self) -> EngineFacts:
         """A plain engine."""
-        return EngineFacts(
-            version="28",
-            api_version="1.48",
-            runtimes=("runc",),
-            cgroup_version="2",
-            cgroup_driver="systemd",
-            storage_driver="overlay2",
-            rootless=False,
-            cdi={f"nvidia.com/gpu={self.device}": (f"/dev/nvidia{self.device}",)},
-        )
+        names = ("version", "api_version", "cgroup_version", "cgroup_driver", "storage_driver")
+        cdi = {f"nvidia.com/gpu={self.device}": (f"/dev/nvidia{self.device}",)}
+        return EngineFacts(**dict.fromkeys(names, ""), runtimes=("runc",), rootless=False, cdi=cdi)
 
     def reap_lost(self) -> int:
         """Nothing is lost."""
@@ -62,14 +55,9 @@ class ImageEngine:
 
 def evaluator_in(directory: Path) -> Evaluator:
     """An evaluator of that engine."""
-    settings = Config(
-        eval_python=Path(sys.executable),
-        state_dir=directory,
-        host_name="h",
-        build_timeout_s=1,
-        max_run_s=1,
-        warm_containers=0,
-        build_workers=0,
+    limits = {"build_timeout_s": 1, "max_run_s": 1, "warm_containers": 0, "build_workers": 0}
+    settings = Config.model_validate(
+        {"eval_python": Path(sys.executable), "state_dir": directory, "host_name": "h", **limits}
     )
     return Evaluator(cast("DockerEngine", ImageEngine()), Registry.load(), settings)
 
