@@ -20,12 +20,25 @@ from runner.task_format import load_folder, work
 from runner.task_format.model import Harness
 from tests.support.waiting import PATIENCE_S
 from tests.unit.problems.bench import Bench, cpu_cases, hidden_cases, reseeded, solutions
-from tests.unit.problems.oracle import PUBLIC, TASKS, leaves, oracle_of
+from tests.unit.problems.oracle import NAMES, PUBLIC, TASKS, leaves, oracle_of
 
 #: Those of several ranks, too.
 ALL = tuple(sorted(path.parent.name for path in TASKS.glob("*/task.yml")))
 #: How a message says where a difference is.
 PLACE = re.compile(r"\bat \(")
+
+
+def test_a_shipped_task_is_complete(bench: Bench) -> None:
+    """It uses the built-in judge, offers the CPU type with cases of its own, templates and the work of every case."""
+    folder, task = bench.folder, bench.folder.task
+    assert task.harness is Harness.BUILTIN
+    assert "CPU" in folder.gpus
+    assert len(folder.gpus) > 1
+    assert "Python" in folder.templates
+    assert task.extra.cases["CPU"].tests
+    assert task.extra.cases["CPU"].benchmarks
+    assert task.extra.bytes is not None
+    assert all(work(task.extra.bytes, case) > 0 for case in task.benchmarks)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -52,21 +65,12 @@ def test_a_description_names_the_tolerances(name: str) -> None:
     assert [number for number in numbers if number not in description] == []
 
 
-def test_a_shipped_task_is_complete(bench: Bench) -> None:
-    """It uses the built-in judge, offers the CPU type with cases of its own, templates and the work of every case.
-
-    No task offers a GPU type that the registry does not know.
-    """
-    folder, task, registry = bench.folder, bench.folder.task, Registry.load()
-    assert task.harness is Harness.BUILTIN
-    assert "CPU" in folder.gpus
-    assert len(folder.gpus) > 1
-    assert [registry.get(gpu).name for gpu in folder.gpus] == [*folder.gpus]
-    assert "Python" in folder.templates
-    assert task.extra.cases["CPU"].tests
-    assert task.extra.cases["CPU"].benchmarks
-    assert task.extra.bytes is not None
-    assert all(work(task.extra.bytes, case) > 0 for case in task.benchmarks)
+def test_offered_types_are_registered() -> None:
+    """No task offers a GPU type that the registry does not know."""
+    registry = Registry.load()
+    for name in NAMES:
+        for gpu in load_folder(TASKS / name).gpus:
+            assert registry.get(gpu).name == gpu
 
 
 def test_inputs_depend_on_the_seed_alone(bench: Bench) -> None:
