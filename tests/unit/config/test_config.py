@@ -108,7 +108,7 @@ def test_blanks_around_a_variable_do_not_count(load: Callable[..., SiteConfig], 
         ("http_listen = 'localhost:66000'", "http_listen: found 'localhost:66000', expected: .*from 0 to 65535"),
         *(
             (f"gateway_public_url = 'https://x.example/{path}'", "gateway_public_url: found .*without a path, since")
-            for path in ("kernels", "a/b")
+            for path in ("kernels", "kernels/", "a/b")
         ),
         *(
             (f"{key} = '{text}'", f"{key}: found .*, expected: addresses and networks, separated by commas")
