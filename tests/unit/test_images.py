@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -42,7 +42,8 @@ class ImageEngine:
         """A plain engine."""
         names = ("version", "api_version", "cgroup_version", "cgroup_driver", "storage_driver")
         cdi = {f"nvidia.com/gpu={self.device}": (f"/dev/nvidia{self.device}",)}
-        return EngineFacts(**dict.fromkeys(names, ""), runtimes=("runc",), rootless=False, cdi=cdi)
+        texts: Any = dict.fromkeys(names, "")
+        return EngineFacts(**texts, runtimes=("runc",), rootless=False, cdi=cdi)
 
     def reap_lost(self) -> int:
         """Nothing is lost."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,8 @@ from tests.unit import samples
 def test_a_runtime_that_a_slot_needs_must_be_there() -> None:
     """What is missing is said with how to install it."""
     names = ("version", "api_version", "cgroup_version", "cgroup_driver", "storage_driver")
-    given = EngineFacts(**dict.fromkeys(names, ""), runtimes=("kata", "runc"), rootless=False, cdi={}, components={})
+    texts: Any = dict.fromkeys(names, "")
+    given = EngineFacts(**texts, runtimes=("kata", "runc"), rootless=False, cdi={}, components={})
     there, missing = engines.runtimes(given, {"runc": ["CPU"], "runsc": ["H100", "L4"]})
     assert (there.mark, missing.mark) == (Mark.OK, Mark.FAILED)
     assert missing.fact == "the engine does not offer it, and H100, L4 asks for it"

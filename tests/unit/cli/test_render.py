@@ -125,7 +125,7 @@ def test_a_profile_is_shown_as_it_was_printed_and_its_files_with_their_numbers()
     report = base64.b64encode(b"aten::add 1.5us\x1b[0m").decode()
     result = {"benchmark-count": "2", "benchmark.0.report": report, "benchmark.1.report": "no base64!"}
     run = samples.run(mode="profile.0", result={**result, "benchmark.0.spec": "size: 1"})
-    facts = {"media_type": "application/gzip", "size_bytes": 2048, "expires_at": samples.NOW}
+    facts: dict[str, Any] = {"media_type": "application/gzip", "size_bytes": 2048, "expires_at": samples.NOW}
     file = ArtifactLine(id=7, name="profile.0.trace.json.gz", **facts)
     page = _page(replace(samples.job(), runs=(run,), artifacts=(file,)))
     assert "aten::add 1.5us\\x1b[0m" in page
