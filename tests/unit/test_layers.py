@@ -379,7 +379,7 @@ def test_what_takes_long_to_import_is_imported_where_it_is_used() -> None:
 
 def imported_with(path: Path) -> Iterator[str]:
     """What a module imports when it is imported itself."""
-    waiting: list[ast.AST] = list(ast.parse(text_of(path)).body)
+    waiting: list[ast.AST] = list(ast.iter_child_nodes(nodes_of(path)[0]))
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Import):
