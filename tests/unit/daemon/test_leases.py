@@ -189,6 +189,9 @@ def test_a_run_that_does_not_come_back_is_stopped(run: Run) -> None:
 
     The first reason counts: a job that was cancelled is not given back when the daemon stops.
     """
+    cancelled = Lease(job(), deadline_s=0)
+    assert [cancelled.stop(why) for why in (StopReason.CANCELLED, StopReason.SHUTDOWN)] == [True, False]
+    assert cancelled.reason is StopReason.CANCELLED
     clock = Clock()
     keeper, heart = run(clock=clock)
     lease = keeper.hold(job())
@@ -198,9 +201,6 @@ def test_a_run_that_does_not_come_back_is_stopped(run: Run) -> None:
     clock.now_s += 2
     assert lease.cancel.wait(PATIENCE_S)
     assert lease.reason is StopReason.OVERTIME
-    cancelled = Lease(job(), deadline_s=0)
-    assert [cancelled.stop(why) for why in (StopReason.CANCELLED, StopReason.SHUTDOWN)] == [True, False]
-    assert cancelled.reason is StopReason.CANCELLED
 
 
 @pytest.mark.parametrize("answer", [of_all(cancelled=True), of_all()], ids=["cancelled", "overtime"])
