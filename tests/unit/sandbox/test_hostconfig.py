@@ -55,36 +55,26 @@ def test_the_request_says_what_it_must() -> None:
     assert body["Entrypoint"][:3] == ["/opt/env/bin/python", "-I", "-c"]
 
 
+_CAPABILITIES = [["gpu", "compute", "utility"]]
+_KFD = {"PathOnHost": "/dev/kfd", "PathInContainer": "/dev/kfd", "CgroupPermissions": "rw"}
+
+
 @pytest.mark.parametrize(
-    ("devices", "requests", "nodes", "visible"),
+    ("driver", "ids", "requests", "nodes", "visible"),
     [
-        (None, [], [], True),
-        (
-            Devices(driver=DeviceDriver.CDI, ids=("nvidia.com/gpu=GPU-1",)),
-            [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=GPU-1"]}],
-            [],
-            True,
-        ),
-        (
-            Devices(driver=DeviceDriver.NVIDIA, ids=("GPU-1", "GPU-2")),
-            [{"Driver": "nvidia", "DeviceIDs": ["GPU-1", "GPU-2"], "Capabilities": [["gpu", "compute", "utility"]]}],
-            [],
-            False,
-        ),
-        (
-            Devices(driver=DeviceDriver.NODES, ids=("/dev/kfd",)),
-            [],
-            [{"PathOnHost": "/dev/kfd", "PathInContainer": "/dev/kfd", "CgroupPermissions": "rw"}],
-            True,
-        ),
+        (None, (), [], [], True),
+        (DeviceDriver.CDI, ("nvidia.com/gpu=GPU-1",), [{"Driver": "cdi"}], [], True),
+        (DeviceDriver.NVIDIA, ("GPU-1", "GPU-2"), [{"Driver": "nvidia", "Capabilities": _CAPABILITIES}], [], False),
+        (DeviceDriver.NODES, ("/dev/kfd",), [], [_KFD], True),
     ],
 )
 def test_devices_are_asked_for_by_exactly_one_way(
-    devices: Devices | None, requests: list[Any], nodes: list[Any], visible: bool
+    driver: DeviceDriver | None, ids: tuple[str, ...], requests: list[Any], nodes: list[Any], *, visible: bool
 ) -> None:
     """CDI by name, NVIDIA by UUID, nodes by path; what images say of NVIDIA devices is overridden everywhere else."""
+    devices = None if driver is None else Devices(driver=driver, ids=ids)
     body = create_body(replace(FULL, devices=devices), owner="o")
-    assert body["HostConfig"]["DeviceRequests"] == requests
+    assert body["HostConfig"]["DeviceRequests"] == [{**request, "DeviceIDs": [*ids]} for request in requests]
     assert body["HostConfig"]["Devices"] == nodes
     assert ("NVIDIA_VISIBLE_DEVICES=void" in body["Env"]) is visible
 
