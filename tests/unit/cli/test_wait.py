@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from itertools import chain, repeat
+from unittest.mock import Mock
 
 import pytest
 
@@ -31,24 +32,10 @@ def _view(state: JobState) -> ShownSubmission:
     return from_store(samples.submission(samples.job(state=state), line=samples.status(state=state)), admin=False)
 
 
-def _answers(*answers: ShownSubmission | Exception) -> Callable[[], ShownSubmission]:
-    """Gives one answer after the other and repeats the last."""
-    rest: Iterator[ShownSubmission | Exception] = iter(answers)
-    last = [answers[-1]]
-
-    def look() -> ShownSubmission:
-        answer = next(rest, last[0])
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    return look
-
-
 def _wait(clock: Pausing, said: list[str], *answers: ShownSubmission | Exception) -> ShownSubmission | None:
-    """Look until nothing more will happen."""
+    """Look until nothing more will happen: one answer after the other, the last again and again."""
     return wait_until(
-        _answers(*answers),
+        Mock(side_effect=chain(answers, repeat(answers[-1]))),
         lambda view: view.over,
         show=lambda _: None,
         explain=said.append,
