@@ -1,14 +1,17 @@
 """Candidates a second in groups of tiny modules on a device, and where their time goes. No time fails anything.
 
-    python -m tests.gpu.group_times [--groups 4] [--size 8] [--emulate]
+    python -m tests.gpu.group_times [--groups 4] [--size 8] [--emulate [--costs h100]]
 
 Processes are forks that have imported torch, as in a container. Neither container nor queue is in the figures. A tree
 that stands first on PYTHONPATH is measured in place of this one: two trees can be compared in one call.
+
+With `--costs` the emulated device's operations take as long as that device's, by `tests.support.emulated_gpu.COSTS`.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -42,6 +45,8 @@ PARTS: Final = {
 class Groups:
     """What groups took."""
 
+    #: How many times as long everything takes as it is told.
+    slowed: int = 1
     seconds: float = 0.0
     verdicts: Counter[str] = field(default_factory=Counter)
     #: How times may be trusted, by word.
@@ -73,9 +78,9 @@ class Groups:
             request = GroupRequest(group=group, device="cuda", memory_bytes=4 << 30, streams_wait=True)
             steps = pair.run(request.to_payload()).steps
         took_s = time.monotonic() - began_s
-        self.seconds += took_s
+        self.seconds += took_s / self.slowed
         for name, part_ms in _parts_ms(steps, took_s).items():
-            self.parts_ms[name] = self.parts_ms.get(name, 0.0) + part_ms
+            self.parts_ms[name] = self.parts_ms.get(name, 0.0) + part_ms / self.slowed
         for step in steps:
             if step.judged is not None:
                 self.verdicts[step.judged.verdict] += 1
@@ -108,10 +113,10 @@ def _parts_ms(steps: Sequence[StepResult], took_s: float) -> Mapping[str, float]
     return parts
 
 
-def measure(count: int, *, size: int, start: Start, ahead: Start) -> Groups:
+def measure(count: int, *, size: int, start: Start, ahead: Start, slowed: int = 1) -> Groups:
     """Judge groups, after one that compiles what torch compiles once. `ahead`: as in SuccessivePair."""
     Groups().judge(0, size=size, start=start, ahead=ahead)
-    groups = Groups()
+    groups = Groups(slowed=slowed)
     for number in range(1, count + 1):
         groups.judge(number, size=size, start=start, ahead=ahead)
     return groups
@@ -130,12 +135,19 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=4, help="groups that are measured (%(default)s)")
     parser.add_argument("--size", type=int, default=8, help="candidates of a group (%(default)s)")
     parser.add_argument("--emulate", action="store_true", help="the device of tests.support.emulated_gpu")
+    parser.add_argument("--costs", help="what the emulated device's operations take: of this device")
     given = parser.parse_args()
     if given.emulate:
         from tests.support import emulated_gpu
 
+        slowed = 1
+        if given.costs is not None:
+            if given.costs not in emulated_gpu.COSTS:
+                parser.error(f"--costs {given.costs}: expected one of {', '.join(emulated_gpu.COSTS)}")
+            os.environ["EMULATED_GPU_COSTS"] = given.costs
+            slowed = emulated_gpu.SLOWED
         start, ahead = emulated_gpu.start, emulated_gpu.start_ahead
-        print(measure(given.groups, size=given.size, start=start, ahead=ahead).table())
+        print(measure(given.groups, size=given.size, start=start, ahead=ahead, slowed=slowed).table())
         return
     with ForkServers() as servers:
         print(measure(given.groups, size=given.size, start=servers.start, ahead=start_ahead(servers)).table())

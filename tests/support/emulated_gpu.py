@@ -10,20 +10,25 @@ of its output, and again in the stream, where its result is copied to that outpu
 `start` is for `tasks.harness.local`. Judge and worker run as they are; replaced are the driver, the events, the
 launches of copies, and what asks the host's clock or /proc. The variable EMULATED_GPU_WITHOUT takes defences away,
 whose names are in `_without`.
+
+EMULATED_GPU_COSTS=h100 makes the device's operations take real time, as many times what they take on that device as
+`SLOWED` says: beside that, what the emulation itself takes is little.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -41,6 +46,38 @@ _SEEN_NS = 1_000_000
 _TIME_AT = 32
 
 
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """What operations of a device take, in seconds. All of it is waiting: the host has cores for its driver."""
+
+    #: A process's context, and the part of it in which no other process makes one.
+    context_s: float = 0.0
+    context_alone_s: float = 0.0
+    #: The judge's first use of the kernels with which it compares.
+    first_use_s: float = 0.0
+    #: A timed call of a worker, by flags or by message, with all that driver and hosts do for it; another order.
+    call_s: float = 0.0
+    order_s: float = 0.0
+
+
+#: By device. H100: 2026-11-26, 467db128, of a group of eight without container (docs/measurements.md).
+COSTS: Final[Mapping[str, Costs]] = {
+    "h100": Costs(
+        # Seven workers in 1.27 s, less what killing and forking take.
+        context_s=0.16,
+        # Not measured. On an H200 three contexts side by side seem to take more than twice as long as one.
+        context_alone_s=0.08,
+        # What is left of the 2.0 s before the first candidate.
+        first_use_s=0.5,
+        # 142 calls of a calibration in 0.55 s; 20 and 100 timed calls differ by 0.3 s (tests/fixtures/devices).
+        call_s=0.0038,
+        # Two for each of 56 outputs that were compared in 0.23 s.
+        order_s=0.002,
+    )
+}
+_COSTS = COSTS.get(os.environ.get("EMULATED_GPU_COSTS", ""))
+#: How many times as long as on the device everything takes that `COSTS` names.
+SLOWED: Final = 10
 #: Whether processes have the device at the same time, as under a multi-process service.
 SHARES = bool(os.environ.get("EMULATED_GPU_SHARED"))
 
@@ -368,8 +405,53 @@ def _enqueued(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return enqueue
 
 
+#: Processes that have a context: this one, if it has.
+_contexts: set[int] = set()
+
+
+def make_context(*_: object) -> None:
+    """What a process's first use of the device takes."""
+    if os.getpid() not in _contexts:
+        _contexts.add(os.getpid())
+        _spend_context()
+
+
+def _spend_context() -> None:
+    if _COSTS is None:
+        return
+    time.sleep(SLOWED * (_COSTS.context_s - _COSTS.context_alone_s))
+    with Path(__file__).open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        time.sleep(SLOWED * _COSTS.context_alone_s)
+
+
+def _spend_in_judge(costs: Costs) -> None:
+    """Make what a judge does take as long as on a device, beside the contexts."""
+    from runner.extras.trainers.inside.judge import evaluation
+    from tasks.harness.judge import device_calls, worker_client
+
+    changed: Any = (device_calls, evaluation, worker_client.WorkerClient)
+    device, modules, client = changed
+    device._WARM_UP_NS *= SLOWED
+    prepare, call = modules.prepare, client.call
+
+    def prepare_slowly(*arguments: object, **options: object) -> object:
+        time.sleep(SLOWED * costs.first_use_s)
+        return prepare(*arguments, **options)
+
+    def call_slowly(*arguments: object, **options: object) -> object:
+        until = time.monotonic() + SLOWED * (costs.call_s if options.get("ahead", True) else costs.order_s)
+        try:
+            return call(*arguments, **options)
+        finally:
+            time.sleep(max(until - time.monotonic(), 0.0))
+
+    modules.prepare, client.call = prepare_slowly, call_slowly
+
+
 def _try_out() -> str | None:
     """What `cuda_driver.try_out` hears from its fork: no use of a device survives one."""
+    _spend_context()
     if os.environ.get("EMULATED_GPU_DEAF"):
         return "the device did not see a number in the host's memory"
     return "DriverError: cuInit failed with CUresult 3" if STREAM.used else None
@@ -392,30 +474,34 @@ def install(arguments: Sequence[str]) -> None:
 
     cuda: Any = torch.cuda
     cuda.Event, cuda.synchronize = Event, lambda *_: STREAM.drain()
-    cuda.init = lambda *_: None
+    cuda.init = make_context
     cuda._sleep = lambda cycles: STREAM.submit(lambda: STREAM.spend(cycles))
     version: Any = torch.version
     version.cuda = "13.0"
+    require_device: Any = vars(group_main)["require_device"]
+
+    def require_with_context(device: str) -> None:
+        make_context()
+        require_device(device)
 
     patches: Sequence[tuple[Any, Mapping[str, Any]]] = (
         (cuda_driver.Driver, {"open": staticmethod(Driver)}),
         (evaluation, {"asked": lambda: False}),
-        (group_main, {"asked": lambda: False}),
+        (group_main, {"asked": lambda: False, "require_device": require_with_context}),
         # How long the host takes to see an idle device is its load's doing.
         (device, {"asked": lambda: False, "try_out": _try_out, "_IDLE_NS": 1e12}),
         (device.Device, {"flush_l2": lambda _: None}),
         (stream_block, {"device_bytes": _over}),
-        (
-            device_calls,
-            {"device_bytes": _over, "_launch": _launch, "_flush": _flush, "_FREE_NS": 1e12, "_WARM_UP_NS": 1e6},
-        ),
+        (device_calls, {"device_bytes": _over, "_launch": _launch, "_flush": _flush, "_FREE_NS": 1e12}),
+        (device_calls, {} if _COSTS else {"_WARM_UP_NS": 1e6}),
         # The host's load must not decide how a call is counted, but where it is the subject.
         (worker_client, {} if os.environ.get("EMULATED_GPU_IN_TIME") else {"ENQUEUE_NS": 60_000_000_000}),
     )
     for where, changes in patches:
         for name, value in changes.items():
             setattr(where, name, value)
-
+    if _COSTS is not None and role == "judge":
+        _spend_in_judge(_COSTS)
     enqueue = stream_block.StreamBlock.enqueue
 
     def enqueue_work(self: Any, order: Any, kernel: Any, *, adapt: Any) -> Any:  # noqa: ANN401 its own

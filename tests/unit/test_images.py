@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -40,16 +40,10 @@ class ImageEngine:
 
     def check(self) -> EngineFacts:
         """A plain engine."""
-        return EngineFacts(
-            version="28",
-            api_version="1.48",
-            runtimes=("runc",),
-            cgroup_version="2",
-            cgroup_driver="systemd",
-            storage_driver="overlay2",
-            rootless=False,
-            cdi={f"nvidia.com/gpu={self.device}": (f"/dev/nvidia{self.device}",)},
-        )
+        names = ("version", "api_version", "cgroup_version", "cgroup_driver", "storage_driver")
+        cdi = {f"nvidia.com/gpu={self.device}": (f"/dev/nvidia{self.device}",)}
+        texts: Any = dict.fromkeys(names, "")
+        return EngineFacts(**texts, runtimes=("runc",), rootless=False, cdi=cdi)
 
     def reap_lost(self) -> int:
         """Nothing is lost."""
@@ -62,14 +56,9 @@ class ImageEngine:
 
 def evaluator_in(directory: Path) -> Evaluator:
     """An evaluator of that engine."""
-    settings = Config(
-        eval_python=Path(sys.executable),
-        state_dir=directory,
-        host_name="h",
-        build_timeout_s=1,
-        max_run_s=1,
-        warm_containers=0,
-        build_workers=0,
+    limits = {"build_timeout_s": 1, "max_run_s": 1, "warm_containers": 0, "build_workers": 0}
+    settings = Config.model_validate(
+        {"eval_python": Path(sys.executable), "state_dir": directory, "host_name": "h", **limits}
     )
     return Evaluator(cast("DockerEngine", ImageEngine()), Registry.load(), settings)
 

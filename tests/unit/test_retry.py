@@ -8,17 +8,13 @@ from runner.base.retry import MIN_S, Backoff, between_s
 
 
 def test_waits_grow_to_the_cap_and_never_go_below_one_second() -> None:
-    """At most one attempt a second, however the dice fall."""
+    """At most one attempt a second, however the dice fall; one that is told to stop does not sleep out its pause."""
     for _ in range(50):
         backoff = Backoff(cap_s=8.0)
         waits = [backoff.next_s() for _ in range(30)]
         assert min(waits) >= MIN_S
         assert waits[0] <= 2.0
         assert max(waits) <= 8.0
-
-
-def test_waiting_hears_the_stop_event() -> None:
-    """A daemon that is told to stop does not sleep out its pause."""
     stop = threading.Event()
     stop.set()
     assert Backoff().wait(stop)

@@ -38,18 +38,10 @@ def test_what_of_ours_a_submission_can_read_is_named(
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    arguments = (str(tmp_path), *(str(tmp_path / name) for name in own))
-    done = subprocess.run(
-        [sys.executable, "-c", programs._OURS_PROBE, *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PATIENCE_S,
-    )
-    result = StepResult(
-        name="ours", command="python", start_ns=0, duration_ns=0, exit_code=done.returncode, stdout=done.stdout
-    )
-    finding = check._ours(result)
+    command = [sys.executable, "-c", programs._OURS_PROBE, str(tmp_path), *(str(tmp_path / name) for name in own)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    step = StepResult(name="ours", command="", start_ns=0, duration_ns=0, exit_code=0, stdout=done.stdout)
+    finding = check._ours(step)
     assert (finding.mark, found in finding.fact) == (mark, True), finding
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,24 +16,11 @@ from sandbox.host.engine import EngineFacts
 from tests.unit import samples
 
 
-def facts(*, runtimes: tuple[str, ...]) -> EngineFacts:
-    """An engine with these runtimes."""
-    return EngineFacts(
-        version="28",
-        api_version="1.48",
-        runtimes=runtimes,
-        cgroup_version="2",
-        cgroup_driver="systemd",
-        storage_driver="overlay2",
-        rootless=False,
-        cdi={},
-        components={},
-    )
-
-
 def test_a_runtime_that_a_slot_needs_must_be_there() -> None:
     """What is missing is said with how to install it."""
-    given = facts(runtimes=("kata", "runc"))
+    names = ("version", "api_version", "cgroup_version", "cgroup_driver", "storage_driver")
+    texts: Any = dict.fromkeys(names, "")
+    given = EngineFacts(**texts, runtimes=("kata", "runc"), rootless=False, cdi={}, components={})
     there, missing = engines.runtimes(given, {"runc": ["CPU"], "runsc": ["H100", "L4"]})
     assert (there.mark, missing.mark) == (Mark.OK, Mark.FAILED)
     assert missing.fact == "the engine does not offer it, and H100, L4 asks for it"
@@ -45,18 +33,17 @@ def test_the_container_toolkit_is_asked_for_its_version(tmp_path: Path, monkeypa
     monkeypatch.setenv("PATH", str(tmp_path))
     assert engines.toolkit_version() == {}
     program = tmp_path / "nvidia-ctk"
-    program.write_text("#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version 1.17.7'\necho 'commit: 1'\n")
-    program.chmod(0o755)
-    (finding,) = engines.versions(engines.toolkit_version())
-    assert (finding.name, finding.mark) == ("nvidia-container-toolkit", Mark.WARNING)
-    assert "is older than 1.17.8 (CVE-2024-0132" in finding.fact
-    program.write_text("#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version 1.17.8'\n")
-    (finding,) = engines.versions(engines.toolkit_version())
-    assert finding.mark is Mark.OK
-    program.write_text("#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version 1.20.0'\n")
-    (finding,) = engines.versions(engines.toolkit_version())
-    assert (finding.mark, "writes to /etc/nvidia" in finding.fact) == (Mark.WARNING, True)
-    assert finding.remedy is not None
+    for version, mark, fact in (
+        ("1.17.7", Mark.WARNING, "is older than 1.17.8 (CVE-2024-0132"),
+        ("1.17.8", Mark.OK, ""),
+        ("1.20.0", Mark.WARNING, "writes to /etc/nvidia"),
+    ):
+        program.write_text(f"#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version {version}'\necho 'commit: 1'\n")
+        program.chmod(0o755)
+        (finding,) = engines.versions(engines.toolkit_version())
+        assert (finding.name, finding.mark) == ("nvidia-container-toolkit", mark)
+        assert fact in finding.fact
+        assert (finding.remedy is not None) is (mark is Mark.WARNING)
     program.write_text("#!/bin/sh\nexit 1\n")
     assert engines.toolkit_version() == {}
 

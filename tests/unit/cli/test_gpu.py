@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,58 +37,49 @@ ADVICE = """\
 """
 
 
+Validate = Callable[..., tuple[int, str, str]]
+
+
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
-    """A configuration whose directory of GPU types is empty."""
+def validate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Validate:
+    """Runs the command where the directory of GPU types is empty: exit code, stdout, stderr."""
     (tmp_path / "gpus.d").mkdir()
-    path = tmp_path / "config.toml"
-    path.write_text(f'gpus_dir = "{tmp_path / "gpus.d"}"\n')
-    return path
+    config = tmp_path / "config.toml"
+    config.write_text(f'gpus_dir = "{tmp_path / "gpus.d"}"\n')
+    monkeypatch.chdir(tmp_path)
+
+    def run(*files: str) -> tuple[int, str, str]:
+        code = main(["--config", str(config), "gpu", "validate", *files])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
 
 
-def validate(config: Path, *arguments: object) -> int:
-    """Run the command; its exit code."""
-    return main(["--config", str(config), "gpu", "validate", *map(str, arguments)])
-
-
-def test_a_good_file_is_good_before_it_is_installed_and_after(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_good_file_is_good_before_it_is_installed_and_after(validate: Validate, tmp_path: Path) -> None:
     """Its figures are shown in a line; without a file, the installed ones are meant."""
-    path = tmp_path / "X.toml"
-    path.write_text(GOOD)
-    assert validate(config, path) == ExitCode.OK
-    assert capsys.readouterr().out == f"✓ X: nvidia, 32 GiB, 1792 GB/s, fp8 838, fp16 419 ({path})\n"
-    assert validate(config) == ExitCode.OK
-    assert capsys.readouterr().out == f"✓ gpu types: the built-in ones; no files in {tmp_path / 'gpus.d'}\n"
-    path.rename(tmp_path / "gpus.d" / "X.toml")
-    assert validate(config) == ExitCode.OK
-    assert f"({tmp_path / 'gpus.d' / 'X.toml'})" in capsys.readouterr().out
+    (tmp_path / "X.toml").write_text(GOOD)
+    figures = "✓ X: nvidia, 32 GiB, 1792 GB/s, fp8 838, fp16 419"
+    assert validate("X.toml") == (ExitCode.OK, f"{figures} (X.toml)\n", "")
+    assert validate() == (ExitCode.OK, f"✓ gpu types: the built-in ones; no files in {tmp_path / 'gpus.d'}\n", "")
+    (tmp_path / "X.toml").rename(tmp_path / "gpus.d" / "X.toml")
+    assert validate() == (ExitCode.OK, f"{figures} ({tmp_path / 'gpus.d' / 'X.toml'})\n", "")
 
 
-def test_a_mistake_is_an_error_that_says_where(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """File, key, found and expected; nothing on stdout."""
-    path = tmp_path / "X.toml"
-    path.write_text(GOOD.replace("fp8 =", "fp9 ="))
-    assert validate(config, path) == ExitCode.USAGE
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert f"{path}: device.peak_tflops.fp9" in said.err
-    assert "found 'fp9', expected" in said.err
-    assert validate(config, tmp_path / "none.toml") == ExitCode.USAGE
-    assert "none.toml: cannot be read: No such file" in capsys.readouterr().err
+def test_what_is_wrong_or_lacks_is_said(validate: Validate, tmp_path: Path) -> None:
+    """A mistake is an error with file, key, found and expected, and nothing on stdout.
 
-
-def test_what_a_file_lacks_is_a_warning_with_its_remedy(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A line for the type, then a warning and a remedy for each thing that is missing or implausible."""
+    What is missing or implausible is a warning with its remedy, behind the line for the type.
+    """
+    (tmp_path / "X.toml").write_text(GOOD.replace("fp8 =", "fp9 ="))
+    code, out, err = validate("X.toml")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert "X.toml: device.peak_tflops.fp9" in err
+    assert "found 'fp9', expected" in err
+    code, _, err = validate("none.toml")
+    assert (code, "none.toml: cannot be read: No such file" in err) == (ExitCode.USAGE, True)
     text = GOOD.replace("X", "RTX5090").replace("l2_mib = 96\n", "").replace("419", "209.5")
     for line in ('memory_gib = "a"\n', 'l2_mib = "b"\n', 'bandwidth_gb_s = "c"\n'):
         text = text.replace(line, "")
     (tmp_path / "RTX5090.toml").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    assert validate(config, "RTX5090.toml") == ExitCode.OK
-    assert capsys.readouterr().out == ADVICE
+    assert validate("RTX5090.toml") == (ExitCode.OK, ADVICE, "")

@@ -88,13 +88,21 @@ def test_a_host_is_up_draining_silent_or_stopped(facts: dict[str, Any], state: s
 
 def test_slots_that_are_not_used_for_one_reason_are_named_together() -> None:
     """A host that lacks an engine has it for each of its slots."""
-    slots = [
-        {"name": name, "gpu_type": "CPU", "quarantined": why}
-        for name, why in (("cpu0", "no engine"), ("cpu1", "stuck"), ("cpu2", "no engine"), ("cpu3", None))
-    ]
+    reasons = {"cpu0": "no engine", "cpu1": "stuck", "cpu2": "no engine", "cpu3": None}
+    slots = [{"name": name, "gpu_type": "CPU", "quarantined": why} for name, why in reasons.items()]
     cells = text_of(render_hosts.hosts_table([_host(slots=slots)])).splitlines()[2]
     assert "1 x CPU" in cells
     assert cells.rstrip().endswith("cpu0, cpu2 not used: no engine; cpu1 not used: stuck")
+
+
+def test_times_that_two_runs_share_are_shown_once() -> None:
+    """A benchmark run is left out where the ranked run has its result, and shown where it has another one."""
+    times = {"benchmark-count": "1", "benchmark.0.spec": "size: 4711", "benchmark.0.mean": "5000"}
+    for mean, shown in (("5000", 1), ("6000", 2)):
+        ranked = samples.run(mode="leaderboard", result={**times, "benchmark.0.mean": mean})
+        page = _page(samples.job(runs=(samples.run(mode="benchmark", result=times), ranked)))
+        assert page.count("size: 4711") == shown
+        assert "leaderboard: pass" in page
 
 
 def test_a_retry_is_explained_to_everybody_and_its_cause_to_administrators() -> None:
@@ -112,30 +120,13 @@ def test_a_retry_is_explained_to_everybody_and_its_cause_to_administrators() -> 
     assert "attempt 1 on node7 gpu3: /dev/nvidia3 is gone" in pages[True]
 
 
-def test_times_that_two_runs_share_are_shown_once() -> None:
-    """A benchmark run is left out where the ranked run has its result, and shown where it has another one."""
-    times = {"benchmark-count": "1", "benchmark.0.spec": "size: 4711", "benchmark.0.mean": "5000"}
-    for mean, shown in (("5000", 1), ("6000", 2)):
-        ranked = samples.run(mode="leaderboard", result={**times, "benchmark.0.mean": mean})
-        page = _page(samples.job(runs=(samples.run(mode="benchmark", result=times), ranked)))
-        assert page.count("size: 4711") == shown
-        assert "leaderboard: pass" in page
-
-
 def test_a_profile_is_shown_as_it_was_printed_and_its_files_with_their_numbers() -> None:
     """The report is text in base64; what is none is shown all the same; control characters are harmless."""
-    run = samples.run(
-        mode="profile.0",
-        result={
-            "benchmark-count": "2",
-            "benchmark.0.spec": "size: 1",
-            "benchmark.0.report": base64.b64encode(b"aten::add 1.5us\x1b[0m").decode(),
-            "benchmark.1.report": "no base64!",
-        },
-    )
-    file = ArtifactLine(
-        id=7, name="profile.0.trace.json.gz", media_type="application/gzip", size_bytes=2048, expires_at=samples.NOW
-    )
+    report = base64.b64encode(b"aten::add 1.5us\x1b[0m").decode()
+    result = {"benchmark-count": "2", "benchmark.0.report": report, "benchmark.1.report": "no base64!"}
+    run = samples.run(mode="profile.0", result={**result, "benchmark.0.spec": "size: 1"})
+    facts: dict[str, Any] = {"media_type": "application/gzip", "size_bytes": 2048, "expires_at": samples.NOW}
+    file = ArtifactLine(id=7, name="profile.0.trace.json.gz", **facts)
     page = _page(replace(samples.job(), runs=(run,), artifacts=(file,)))
     assert "aten::add 1.5us\\x1b[0m" in page
     assert "no base64!" in page

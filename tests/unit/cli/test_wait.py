@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from itertools import chain, repeat
+from unittest.mock import Mock
 
 import pytest
 
@@ -31,24 +32,10 @@ def _view(state: JobState) -> ShownSubmission:
     return from_store(samples.submission(samples.job(state=state), line=samples.status(state=state)), admin=False)
 
 
-def _answers(*answers: ShownSubmission | Exception) -> Callable[[], ShownSubmission]:
-    """Gives one answer after the other and repeats the last."""
-    rest: Iterator[ShownSubmission | Exception] = iter(answers)
-    last = [answers[-1]]
-
-    def look() -> ShownSubmission:
-        answer = next(rest, last[0])
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    return look
-
-
 def _wait(clock: Pausing, said: list[str], *answers: ShownSubmission | Exception) -> ShownSubmission | None:
-    """Look until nothing more will happen."""
+    """Look until nothing more will happen: one answer after the other, the last again and again."""
     return wait_until(
-        _answers(*answers),
+        Mock(side_effect=chain(answers, repeat(answers[-1]))),
         lambda view: view.over,
         show=lambda _: None,
         explain=said.append,
@@ -68,18 +55,13 @@ def test_an_outage_of_the_database_is_explained_and_survived() -> None:
     assert clock.pauses[1:] == [LAST_INTERVAL_S, LAST_INTERVAL_S]
 
 
-def test_a_right_that_is_missing_is_no_outage() -> None:
-    """It is said at once: waiting would not bring it."""
+def test_an_outage_that_does_not_end_is_reported() -> None:
+    """After half an hour the error is the caller's; a right that is missing at once: waiting would not bring it."""
     clock, said = Pausing(), list[str]()
+    began_s = clock.now_s
     with pytest.raises(MissingRightError):
         _wait(clock, said, MissingRightError("permission denied for table submission"))
     assert (said, clock.pauses) == ([], [])
-
-
-def test_an_outage_that_does_not_end_is_reported() -> None:
-    """After half an hour the error is the caller's."""
-    clock = Pausing()
-    began_s = clock.now_s
     with pytest.raises(DatabaseUnavailableError):
-        _wait(clock, [], DatabaseUnavailableError("gone"))
+        _wait(clock, said, DatabaseUnavailableError("gone"))
     assert clock.now_s - began_s == pytest.approx(OUTAGE_S, abs=2 * LAST_INTERVAL_S)

@@ -41,19 +41,15 @@ def test_the_page_is_what_the_model_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.unit.config.page`"
 
 
-@pytest.mark.parametrize("key", sorted(SiteConfig.model_fields))
-def test_every_example_is_a_value_other_than_the_default(load: Callable[..., SiteConfig], key: str) -> None:
-    """A file with the example and nothing else loads, and its value counts."""
-    for example in examples(key):
-        assert getattr(load(example), key) != getattr(load(), key)
-
-
-def test_every_file_of_the_page_loads(load: Callable[..., SiteConfig]) -> None:
-    """Those of the introduction, too."""
+def test_every_file_and_example_of_the_page_loads(load: Callable[..., SiteConfig]) -> None:
+    """Those of the introduction, too. An example alone loads, and its value is another than the default."""
     blocks = re.findall(r"^```toml\n(.*?)```", page(), flags=re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 3
     for block in blocks:
         load(block)
+    for key in SiteConfig.model_fields:
+        for example in examples(key):
+            assert getattr(load(example), key) != getattr(load(), key), key
 
 
 @pytest.mark.parametrize(
@@ -84,11 +80,15 @@ def test_a_key_is_overridden_by_its_variable(
     assert getattr(load(text, **environ), key) == value
 
 
-def test_slots_in_the_environment_are_json(load: Callable[..., SiteConfig]) -> None:
-    """A list fits into one variable."""
-    slots = load(KERNEL_RUNNER_SLOTS='[{"gpu_type": "H100", "devices": [0], "cpus": [1, 2]}]').slots
-    assert slots != "auto"
-    assert [(slot.gpu_type, slot.devices, slot.cpus) for slot in slots] == [("H100", ("0",), (1, 2))]
+@pytest.mark.parametrize("blank", ["\r", "\n", " ", "\t"])
+def test_blanks_around_a_variable_do_not_count(load: Callable[..., SiteConfig], blank: str) -> None:
+    """As a file of variables from Windows has them; blanks alone are no value. A list is one variable, in JSON."""
+    slots = f'[{{"gpu_type": "H100", "devices": [0], "cpus": [1, 2]}}]{blank}'
+    names = {"KERNEL_RUNNER_LOG_LEVEL": f"{blank}debug", "DOCKER_HOST": blank, "KERNEL_RUNNER_SLOTS": slots}
+    config = load(DATABASE_URL=f"postgresql:///d{blank}", **names)
+    assert (config.database_url, config.log_level, config.docker_host) == ("postgresql:///d", "debug", None)
+    assert config.slots != "auto"
+    assert [(slot.gpu_type, slot.devices, slot.cpus) for slot in config.slots] == [("H100", ("0",), (1, 2))]
 
 
 @pytest.mark.parametrize(
@@ -180,13 +180,6 @@ def test_a_service_of_our_name_is_no_setting(load: Callable[..., SiteConfig], na
     assert load(**{f"KERNEL_RUNNER_{name}": text}).lease_s == 25.0
 
 
-@pytest.mark.parametrize("blank", ["\r", "\n", " ", "\t"])
-def test_blanks_around_a_variable_do_not_count(load: Callable[..., SiteConfig], blank: str) -> None:
-    """As a file of variables from Windows has them; blanks alone are no value."""
-    config = load(DATABASE_URL=f"postgresql:///d{blank}", KERNEL_RUNNER_LOG_LEVEL=f"{blank}debug", DOCKER_HOST=blank)
-    assert (config.database_url, config.log_level, config.docker_host) == ("postgresql:///d", "debug", None)
-
-
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -236,34 +229,29 @@ def test_the_password_is_in_no_text_a_person_or_log_may_see(load: Callable[..., 
 def test_serving_needs_an_executable_interpreter(load: Callable[..., SiteConfig], tmp_path: Path) -> None:
     """Absent, out of reach, missing and not executable are four different mistakes."""
     python = tmp_path / "python"
+    config = load(KERNEL_RUNNER_EVAL_PYTHON=str(python))
     with pytest.raises(ConfigError, match="eval_python is not set"):
         load().require_eval_python()
     denied = PermissionError(errno.EACCES, "Permission denied")
     with patch.object(Path, "is_file", side_effect=denied), pytest.raises(ConfigError, match="Permission denied"):
-        load(KERNEL_RUNNER_EVAL_PYTHON=str(python)).require_eval_python()
+        config.require_eval_python()
     with pytest.raises(ConfigError, match="no such file"):
-        load(KERNEL_RUNNER_EVAL_PYTHON=str(python)).require_eval_python()
+        config.require_eval_python()
     python.write_text("#!/bin/sh\n", encoding="ascii")
     with pytest.raises(ConfigError, match="not executable"):
-        load(KERNEL_RUNNER_EVAL_PYTHON=str(python)).require_eval_python()
+        config.require_eval_python()
     python.chmod(0o755)
-    assert load(KERNEL_RUNNER_EVAL_PYTHON=str(python)).require_eval_python() == python
+    assert config.require_eval_python() == python
 
 
-def test_the_service_managers_socket_is_read_here() -> None:
-    """An empty variable means: no listener."""
+def test_what_the_service_manager_says_is_read_here() -> None:
+    """An empty socket means: no listener. What it started inherits no watchdog's period to its children."""
     assert notify_socket({"NOTIFY_SOCKET": "/run/x"}) == "/run/x"
-    assert notify_socket({"NOTIFY_SOCKET": ""}) is None
-    assert notify_socket({}) is None
-
-
-def test_the_watchdogs_period_counts_only_for_the_process_it_is_meant_for() -> None:
-    """What the service manager started inherits nothing to its children."""
-    assert watchdog_s({"WATCHDOG_USEC": "20000000"}) == 20.0
-    assert watchdog_s({"WATCHDOG_USEC": "20000000", "WATCHDOG_PID": str(os.getpid())}) == 20.0
-    assert watchdog_s({"WATCHDOG_USEC": "20000000", "WATCHDOG_PID": "1"}) is None
-    assert watchdog_s({"WATCHDOG_USEC": "x"}) is None
-    assert watchdog_s({}) is None
+    assert notify_socket({"NOTIFY_SOCKET": ""}) is notify_socket({}) is None
+    period = {"WATCHDOG_USEC": "20000000"}
+    assert watchdog_s(period) == watchdog_s({**period, "WATCHDOG_PID": str(os.getpid())}) == 20.0
+    for other in ({**period, "WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "x"}, {}):
+        assert watchdog_s(other) is None
 
 
 @pytest.mark.parametrize(
@@ -319,20 +307,20 @@ def test_a_missing_secret_is_an_error_only_where_it_is_needed(
         loaded.require_database_url()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("gateway_conections = 4", "the nearest valid key is 'gateway_connections'"), ("gateway_listen = 'off'", "off")],
-)
-def test_a_wrong_key_of_a_guest_is_an_error_in_every_command(tmp_path: Path, text: str, message: str) -> None:
-    """What commands load has the keys of guests, though the core imports none."""
-    (tmp_path / "config.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match=message):
-        load_config(tmp_path / "config.toml", environ={})
+def test_a_wrong_key_of_a_guest_is_an_error_in_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What commands load has the keys of guests, though the core imports none.
 
-
-def test_the_core_alone_knows_no_key_of_a_guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where guests are not installed, one of their keys is as unknown as any other."""
-    (tmp_path / "config.toml").write_text("gateway_connections = 4", encoding="utf-8")
+    Where guests are not installed, one of their keys is as unknown as any other.
+    """
+    path = tmp_path / "config.toml"
+    for text, message in (
+        ("gateway_conections = 4", "the nearest valid key is 'gateway_connections'"),
+        ("gateway_listen = 'off'", "off"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ConfigError, match=message):
+            load_config(path, environ={})
+    path.write_text("gateway_connections = 4", encoding="utf-8")
     monkeypatch.setitem(sys.modules, "runner.extras.config", None)
     with pytest.raises(ConfigError, match="'gateway_connections' is not known"):
-        load_config(tmp_path / "config.toml", environ={})
+        load_config(path, environ={})

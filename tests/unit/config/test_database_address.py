@@ -63,14 +63,7 @@ _RIGHT = "postgresql://u:s3cret@h/db"
         *((f"{before}{_RIGHT}", "variable's name") for before in ("DATABASE_URL=", "export DATABASE_URL=", "URL=")),
         *(
             (f"{scheme}://u:s3cret@h/db", "begin with postgresql://")
-            for scheme in (
-                "postgresql+psycopg2",
-                "postgresql+asyncpg",
-                "jdbc:postgresql",
-                "POSTGRESQL",
-                "mysql",
-                "http",
-            )
+            for scheme in ("postgresql+psycopg2", "jdbc:postgresql", "POSTGRESQL", "mysql")
         ),
         *(
             (f"{_RIGHT}?{words}", "parameters that libpq does not know")

@@ -78,15 +78,24 @@ def placed(capacity: Capacity, *jobs: Job) -> dict[int, str]:
 
 
 def test_offers_name_every_alias_of_what_is_free() -> None:
-    """As many as are free, of each name."""
-    host = workers()
-    capacity = capacity_of(*host.values())
+    """As many as are free, of each name. A slot whose container does not go is not offered; the others go on."""
+    host, stuck = workers(), set[str]()
+    capacity = capacity_of(*host.values(), quarantined=lambda: stuck)
     assert free(capacity) == set(host)
     assert capacity.request(capacity.free()) == {"Four": 1, "Quad": 1, "One": 3, "Single": 3, "CPU": 1}
     host["one0"].busy = host["four"].busy = True
     assert free(capacity) == {"one1", "one2", "cpu"}
     assert capacity.request(capacity.free()) == {"One": 2, "Single": 2, "CPU": 1}
     assert capacity.busy_types() == {"Four", "Quad"}
+    host["one0"].busy = host["four"].busy = False
+    stuck |= {"one0"}
+    # A busy slot is used; what an alias's job may use counts under the alias, too.
+    others = {"Four": 1, "Quad": 1, "One": 2, "Single": 2, "CPU": 1}
+    assert (capacity.request(capacity.free()), capacity.usable()) == (others, others)
+    stuck |= set(host)
+    assert not capacity.usable()
+    stuck.clear()
+    assert free(capacity) == set(host)
 
 
 def test_a_job_that_failed_on_a_slot_gets_another() -> None:
@@ -96,19 +105,6 @@ def test_a_job_that_failed_on_a_slot_gets_another() -> None:
     assert placed(capacity, job("One", job_id=1), job("One", job_id=2, avoid_slot="one0")) == {2: "one1", 1: "one0"}
     lonely = capacity_of(Worker(slot=host["one0"].slot))
     assert placed(lonely, job("One", avoid_slot="one0")) == {1: "one0"}
-
-
-def test_a_slot_whose_container_does_not_go_is_not_offered() -> None:
-    """The others go on."""
-    host, stuck = workers(), {"one0"}
-    capacity = capacity_of(*host.values(), quarantined=lambda: stuck)
-    # A busy slot is used; what an alias's job may use counts under the alias, too.
-    others = {"Four": 1, "Quad": 1, "One": 2, "Single": 2, "CPU": 1}
-    assert (capacity.request(capacity.free()), capacity.usable()) == (others, others)
-    stuck |= set(host)
-    assert not capacity.usable()
-    stuck.clear()
-    assert free(capacity) == set(host)
 
 
 @pytest.mark.parametrize(

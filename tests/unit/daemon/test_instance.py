@@ -12,21 +12,21 @@ from runner.daemon import instance
 from runner.daemon.instance import instance_id
 
 
-def test_a_directory_keeps_its_id_and_no_other_has_it(tmp_path: Path) -> None:
-    """Made once, read ever after."""
+def test_a_directory_keeps_its_id_and_no_other_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made once, read ever after; the error of one that cannot be written names the file.
+
+    A copy is another on another machine: else daemons of cloned machines with one name would take each other's jobs.
+    """
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     first = instance_id(tmp_path / "a")
     assert instance_id(tmp_path / "a") == first
     assert instance_id(tmp_path / "b") != first
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["instance"]
-
-
-def test_a_copied_directory_is_another_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the daemons of cloned machines with one name would take each other's jobs."""
-    here = instance_id(tmp_path)
+    with pytest.raises(ConfigError, match="nowhere/instance: No such file"):
+        instance_id(tmp_path / "nowhere")
     monkeypatch.setattr(instance, "boot_id", lambda: "another machine's")
-    assert instance_id(tmp_path) != here
+    assert instance_id(tmp_path / "a") != first
 
 
 @pytest.mark.parametrize("text", ["", "half an i"])
@@ -37,9 +37,3 @@ def test_a_broken_file_is_replaced(tmp_path: Path, text: str) -> None:
         made = instance_id(tmp_path)
     assert instance_id(tmp_path) == made
     assert [line["event"] for line in logs] == ["instance_id_replaced"]
-
-
-def test_a_directory_that_cannot_be_written_is_the_operators_to_mend(tmp_path: Path) -> None:
-    """The error names the file."""
-    with pytest.raises(ConfigError, match="nowhere/instance: No such file"):
-        instance_id(tmp_path / "nowhere")

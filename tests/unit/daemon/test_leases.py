@@ -185,7 +185,13 @@ def test_an_outage_is_over_when_nothing_is_held_any_more(run: Run, monkeypatch: 
 
 
 def test_a_run_that_does_not_come_back_is_stopped(run: Run) -> None:
-    """`max_run_s`, and a grace in which the evaluation may still report by itself."""
+    """`max_run_s`, and a grace in which the evaluation may still report by itself.
+
+    The first reason counts: a job that was cancelled is not given back when the daemon stops.
+    """
+    cancelled = Lease(job(), deadline_s=0)
+    assert [cancelled.stop(why) for why in (StopReason.CANCELLED, StopReason.SHUTDOWN)] == [True, False]
+    assert cancelled.reason is StopReason.CANCELLED
     clock = Clock()
     keeper, heart = run(clock=clock)
     lease = keeper.hold(job())
@@ -219,11 +225,3 @@ def test_what_was_told_to_stop_and_does_not_is_given_up(run: Run, answer: Answer
         heart.wait(2)
         assert heart.last() == ((2, 1),)
     assert [line["told_because"] for line in logs if line["event"] == "run_does_not_stop"] == [lease.reason]
-
-
-def test_the_first_reason_to_stop_is_the_one_that_counts() -> None:
-    """A job that was cancelled is not given back when the daemon stops."""
-    lease = Lease(job(), deadline_s=0)
-    assert lease.stop(StopReason.CANCELLED)
-    assert not lease.stop(StopReason.SHUTDOWN)
-    assert lease.reason is StopReason.CANCELLED

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
 from runner.daemon.listener import MAX_REACTING_HOSTS, QueueListener, reaction_delay_s, should_react
-from runner.store import Stop, Store, Wakeup
+from runner.store import Stop, Wakeup
 
 
 def test_up_to_a_crowd_everybody_acts_and_beyond_it_about_as_many() -> None:
@@ -23,38 +25,28 @@ def test_the_only_host_reacts_at_once_and_rivals_one_after_the_other() -> None:
     assert len(set(delays_s)) > 900
 
 
-class _Listening(Store):
-    """Hears of work and of this host once."""
-
-    def __init__(self) -> None:
-        pass
-
-    def listen(self, *, stop: Stop, timeout_s: float) -> Wakeup | None:  # noqa: ARG002
-        stop.set()
-        return Wakeup(gpu_types=frozenset({"CPU"}), hosts=frozenset({"this one"}))
-
-    def close(self) -> None:
-        pass
-
-
 def test_a_listener_waits_its_turn_before_it_reacts_to_work_and_not_before_it_stops_a_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A cancelled job does not run on while hosts take turns."""
     seen: list[object] = []
+    stop = Stop()
+
+    def listen(**_: object) -> Wakeup:
+        stop.set()
+        return Wakeup(gpu_types=frozenset({"CPU"}), hosts=frozenset({"this one"}))
 
     def delay_s(rivals: int) -> float:
         seen.append(rivals)
         return 0.0
 
     monkeypatch.setattr("runner.daemon.listener.reaction_delay_s", delay_s)
-    store = _Listening()
     QueueListener(
-        lambda _purpose: store,
+        lambda _purpose: Mock(listen=listen),
         host="this one",
         gpu_types=frozenset({"CPU"}),
         rivals=lambda: 7,
         on_work=lambda: seen.append("work"),
         on_host_notice=lambda: seen.append("notice"),
-    ).run(Stop())
+    ).run(stop)
     assert seen == ["notice", 7, "work"]

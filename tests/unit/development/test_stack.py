@@ -16,15 +16,13 @@ from runner.extras.config import SiteConfig
 from tests.support import ports
 
 
-@pytest.fixture
-def stack(tmp_path: Path) -> Stack:
-    """A stack with nothing running in it."""
+@pytest.fixture(name="stack")
+def _stack(tmp_path: Path) -> Stack:
     return Stack(tmp_path / "stack")
 
 
-@pytest.fixture
-def free_port() -> int:
-    """A port for a gateway."""
+@pytest.fixture(name="free_port")
+def _free_port() -> int:
     return ports.free_port()
 
 
@@ -57,8 +55,17 @@ def test_a_process_that_names_the_directory_is_stopped(stack: Stack) -> None:
         assert not stack.daemon_runs()
 
 
-def test_the_gateway_is_started_once_and_stopped(stack: Stack, free_port: int) -> None:
-    """With an admin token that only its owner reads; it lives without a database."""
+def test_the_gateway_is_started_once_and_stopped(
+    stack: Stack, free_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With an admin token that only its owner reads; it lives without a database.
+
+    One that ends does not stop the stack, and says where its log is.
+    """
+    # Without a database's address it ends at once, as it does when it cannot listen.
+    stack.config_file.write_text('gateway_listen = "127.0.0.1:1"', encoding="utf-8")
+    stack.serve_gateway()
+    assert str(stack.gateway_log) in capsys.readouterr().err
     settings = [
         'database_url = "postgresql://nobody@127.0.0.1:1/nothing"',
         f'gateway_listen = "127.0.0.1:{free_port}"',
@@ -107,31 +114,19 @@ def test_a_second_stack_takes_another_port_and_each_finds_its_own(
     assert two.gateway_url() is None
 
 
-def test_a_gateway_that_ends_does_not_stop_the_stack(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
-    """It says where its log is."""
-    # Without a database's address it ends at once, as it does when it cannot listen.
-    stack.config_file.write_text('gateway_listen = "127.0.0.1:1"', encoding="utf-8")
-    stack.serve_gateway()
-    assert str(stack.gateway_log) in capsys.readouterr().err
-    stack.stop_all()
-
-
-def test_a_stack_knows_where_a_gateway_listens_by_default() -> None:
-    """It does not read the guests' keys as guests do."""
-    assert SiteConfig.model_fields["gateway_listen"].default == GATEWAY_LISTEN
-
-
 def test_a_shell_set_up_for_another_database_does_not_reach_the_stacks_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Variables win over the configuration file, so none of ours may be inherited."""
-    monkeypatch.setenv("DATABASE_URL", "postgresql://production/kernelbot")
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
-    monkeypatch.setenv("KERNEL_RUNNER_STATE_DIR", "/nowhere")
-    monkeypatch.setenv("LANG", "C.UTF-8")
+    ours = {"DATABASE_URL": "postgresql://production/kernelbot", "DOCKER_HOST": "unix:///nowhere"}
+    ours |= {"KERNEL_RUNNER_STATE_DIR": "/nowhere"}
+    for name, value in {**ours, "LANG": "C.UTF-8"}.items():
+        monkeypatch.setenv(name, value)
     environment = own_environment()
     assert environment["LANG"] == "C.UTF-8"
-    assert not {"DATABASE_URL", "DOCKER_HOST", "KERNEL_RUNNER_STATE_DIR"} & environment.keys()
+    assert not ours.keys() & environment.keys()
+    # A stack does not read the guests' keys as guests do.
+    assert SiteConfig.model_fields["gateway_listen"].default == GATEWAY_LISTEN
 
 
 def test_the_last_user_stops_the_engine(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:

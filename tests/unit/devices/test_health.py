@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -231,15 +232,15 @@ def test_the_driver_may_take_longer_to_start_than_a_device_to_answer(monkeypatch
 
 def test_the_compute_mode_is_read_and_clients_of_a_service_count_as_processes(rig: Rig) -> None:
     """Judge and worker cannot share an exclusive device. Clients of the multi-process service compute beside them."""
-    rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetComputeMode": 0}
+    whole = rig.answers[0]
+    rig.answers[0] = {**whole, "nvmlDeviceGetComputeMode": 0}
     before = rig.gate.inspect(rig.slots[0])
     (reading,) = before.readings
     assert (before.health.fit, reading and reading.compute_mode) == (True, "default")
-    rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetComputeMode": 3}
+    rig.answers[0] = {**whole, "nvmlDeviceGetComputeMode": 3}
     assert not rig.gate.inspect(rig.slots[0]).health.fit
     assert "exclusive_process" in rig.quarantine.reasons()["nvidia0"]
-    served = {"nvmlDeviceGetMPSComputeRunningProcesses": [{"pid": 4711}]}
-    rig.answers[0] = {**rig.answers[0], "nvmlDeviceGetComputeMode": 0, **served}
+    rig.answers[0] = {**whole, "nvmlDeviceGetMPSComputeRunningProcesses": [{"pid": 4711}]}
     assert "compute on it: 4711" in rig.gate.inspect(rig.slots[0]).health.reasons[0]
 
 
@@ -282,17 +283,14 @@ def test_memory_that_no_process_holds_keeps_the_slot_out(rig: Rig, idle_mib: int
         assert rig.gate.inspect(rig.slots[0]).health.fit is fit
 
 
-def test_a_device_that_no_thread_could_ask_is_asked_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_no_thread_could_ask_is_asked_again(rig: Rig) -> None:
     """A host may have no thread left for a moment."""
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", _fail_to_start)
-        with pytest.raises(UnreachableError, match="nothing could ask it: can't start new thread"):
-            rig.gate._watch(rig.slots[0].devices[0]).calls.ask(lambda library, device: library.read(device))
+    with (
+        patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")),
+        pytest.raises(UnreachableError, match="nothing could ask it: can't start new thread"),
+    ):
+        rig.gate._watch(rig.slots[0].devices[0]).calls.ask(lambda library, device: library.read(device))
     assert rig.gate.inspect(rig.slots[0]).health.fit
-
-
-def _fail_to_start(_: threading.Thread) -> None:
-    raise RuntimeError("can't start new thread")
 
 
 def test_the_metadata_of_a_run_has_settings_and_states(rig: Rig) -> None:

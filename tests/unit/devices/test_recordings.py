@@ -270,14 +270,26 @@ def test_what_is_known_of_an_nvidia_device(machine: Machine) -> None:
     h100, t4 = list_devices().devices
     library = Nvml.open()
     assert library is not None
-    details = {"driver": "580.95.05", "toolkit": "CUDA 13.0", "architecture": "9.0", "memory_bytes": 79 << 30}
-    details |= {"ecc": True, "mig": False, "persistence": True, "power_limit_w": 700.0}
-    clocks = {"max_sm_clock_mhz": 1980, "max_memory_clock_mhz": 2619}
-    assert library.details(h100) == Details(**details, **clocks)
+    assert library.details(h100) == Details(
+        driver="580.95.05",
+        toolkit="CUDA 13.0",
+        architecture="9.0",
+        memory_bytes=79 << 30,
+        ecc=True,
+        mig=False,
+        persistence=True,
+        max_sm_clock_mhz=1980,
+        max_memory_clock_mhz=2619,
+        power_limit_w=700.0,
+    )
     assert library.details(t4).mig is None
     reading = library.read(h100)
-    assert (reading.used_bytes, reading.processes, reading.uncorrected) == (600 << 20, (), 0)
-    assert reading.remap_pending is False
+    assert (reading.used_bytes, reading.processes, reading.uncorrected, reading.remap_pending) == (
+        600 << 20,
+        (),
+        0,
+        False,
+    )
     assert (reading.sm_clock_mhz, reading.temperature_c, reading.power_w, reading.throttle) == (345, 31, 72.31, ())
     library.close()
     assert vars(nvml)["open"] == 0

@@ -50,7 +50,6 @@ def test_what_slows_one_device_of_a_slot_spoils_the_times_of_all() -> None:
     assert [reading.held for reading in found] == [("hw_thermal_slowdown", "sm_clock_off")] * 4
     assert [reading.noted for reading in found] == [(), (), (), ("sw_power_cap",)]
     assert [reading.sm_clock_mhz for reading in found] == [1410, 1410, 1980, 1410]
-    assert {reading.at_ns for reading in found} == {17}
     assert [reading.held for reading in judge_readings([good, noted], gpu, at_ns=18)] == [(), ()]
 
 

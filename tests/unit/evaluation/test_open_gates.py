@@ -20,10 +20,15 @@ def _is_told(gates: OpenGates, slot: Slot = _SLOT) -> bool:
 
 
 def test_an_open_gate_is_remembered_for_its_devices() -> None:
-    """Other devices are tried by themselves, and a run without devices is told nothing."""
+    """Other devices are tried by themselves, and a run without devices is told nothing.
+
+    One that did not get that far is a reason to try again: a closed gate, and a judge without any step. One that times
+    nothing says nothing of a gate.
+    """
     gates = OpenGates()
     assert not _is_told(gates)
     gates.note(_SLOT, [{"module": {}}, {"gate": "open"}])
+    gates.note(_SLOT, [{"system": {}}])
     assert _is_told(gates)
     other = replace(_SLOT, devices=(replace(_SLOT.devices[0], uuid="GPU-2"),))
     assert not _is_told(gates, other)
@@ -31,16 +36,7 @@ def test_an_open_gate_is_remembered_for_its_devices() -> None:
     assert not _is_told(gates, samples.SLOT)
     steps = StepsRequest(files={}, steps=())
     assert gates.with_gates(steps, _SLOT) is steps
-
-
-def test_a_run_that_did_not_get_that_far_is_a_reason_to_try_again() -> None:
-    """A closed gate, and a judge without any step; one that times nothing says nothing of a gate."""
-    gates = OpenGates()
-    gates.note(_SLOT, [{"gate": "open"}])
-    gates.note(_SLOT, [{"system": {}}])
-    assert _is_told(gates)
     for details in ([{"gate": "a stream does not wait"}], []):
-        gates = OpenGates()
         gates.note(_SLOT, [{"gate": "open"}])
         gates.note(_SLOT, details)
         assert not _is_told(gates)

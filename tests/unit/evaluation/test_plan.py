@@ -64,6 +64,9 @@ def planned(
     return plan_of(samples.context(task, job=job, **place))
 
 
+_NODES = ("/dev/nvidia0", "/dev/nvidiactl")
+_NVIDIA_0 = Device(uuid="GPU-0", name="H100", vendor="nvidia", index=0, nodes=_NODES)
+_AMD_3 = Device(uuid="u3", name="MI300X", vendor="amd", index=3, nodes=("/dev/kfd", "/dev/dri/renderD131"))
 _ONE_AMD = replace(samples.SLOT, name="amd0", devices=(Device(uuid="u", name="x", vendor="amd", index=0),))
 
 
@@ -132,16 +135,11 @@ def test_only_secret_runs_have_the_hidden_tests() -> None:
             assert all("size: 5" not in line for mode_request in timed for line in mode_request.cases)
 
 
-def test_ranking_by_last_sends_only_the_last_benchmark() -> None:
-    """KernelBot sends one line for benchmark and leaderboard when only the last counts; profile sees them all."""
-    task = samples.task(ranking_by=Ranking.LAST, benchmarks=3)
-    request = judge_request(planned(task))
-    assert [mode.cases for mode in request.modes[1:]] == [("size: 102; seed: 2",)]
-    assert len(planned(task, mode=Mode.PROFILE).run_names) == 3
-
-
 def test_the_programs_of_a_third_party_task() -> None:
-    """A pre-compile run whose failure is ignored, then one program per mode with its own limit and cases file."""
+    """A pre-compile run whose failure is ignored, then one program per mode with its own limit and cases file.
+
+    POPCORN_GPUS is set for multi_gpu tasks only.
+    """
     plan = planned(samples.task(harness=Harness.PROGRAM))
     programs = steps(plan)
     assert list(programs) == ["compile", "test", "benchmark", "leaderboard"]
@@ -153,13 +151,9 @@ def test_the_programs_of_a_third_party_task() -> None:
     assert programs["test"].files == {CASES_FILE: b"size: 10; seed: 0\nsize: 11; seed: 1\n"}
     assert isinstance(plan.request, StepsRequest)
     assert plan.request.files["submission.py"] == b"x = 1\n"
-
-
-def test_multi_gpu_programs_learn_the_number_of_devices() -> None:
-    """POPCORN_GPUS is set for multi_gpu tasks only."""
-    slot = replace(samples.SLOT, devices=tuple(Device(uuid=f"u{i}", name="x", vendor="amd", index=i) for i in range(8)))
-    plan = planned(samples.task(harness=Harness.PROGRAM, multi_gpu=True), slot=slot)
-    assert steps(plan)["test"].env == {"POPCORN_GPUS": "8"}
+    slot = replace(samples.SLOT, devices=(_AMD_3,) * 8)
+    several_gpus = steps(planned(samples.task(harness=Harness.PROGRAM, multi_gpu=True), slot=slot))["test"].env
+    assert (programs["test"].env, several_gpus) == ({}, {"POPCORN_GPUS": "8"})
 
 
 def several(*sizes: int) -> Task:
@@ -203,8 +197,7 @@ def test_ranks_that_differ_or_do_not_fit_are_refused(sizes: tuple[int, ...], pla
 
 def test_cuda_sources_are_compiled_for_the_type_and_removed_before_they_run() -> None:
     """The type's architecture, the task's includes and defines; not its compile flags, which KernelBot ignores."""
-    plan = planned(samples.cu_task(), gpu=samples.H100)
-    programs = steps(plan)
+    programs = steps(planned(samples.cu_task(), gpu=samples.H100))
     assert list(programs) == ["nvcc-version", "compile", "test", "benchmark", "leaderboard"]
     argv = programs["compile"].argv
     assert "-gencode=arch=compute_90a,code=sm_90a" in argv
@@ -220,49 +213,50 @@ def test_under_the_builtin_harness_nvcc_makes_a_library_for_the_worker() -> None
     task = replace(task, files={**task.files, "reference.py": "ref"}, extra=Extra(harness=Harness.BUILTIN))
     plan = planned(task, gpu=samples.H100)
     assert plan.built_request is not None
+    assert plan.spec.boot.kind == "pair"
     for built, request in enumerate(map(judge_request, (plan, replace(plan, request=plan.built_request)))):
         assert request.compiled is not None
         assert request.compiled.program == "eval.out"
         assert bool(request.compiled.argv) is not bool(built)
         assert set(request.compiled.argv) >= (set() if built else {"nvcc", "-shared", "-Xcompiler=-fPIC", "eval.cu"})
         assert set(request.worker_files) == {"eval.cu", "util.h"}
-        assert plan.spec.boot.kind == "pair"
     with pytest.raises(TaskError, match="vendor of MI300 is amd"):
         planned(task, gpu=samples.MI300)
 
 
-def test_a_case_set_of_the_gpu_type_replaces_the_tasks_cases() -> None:
-    """runner.yml gives small devices small cases."""
-    task = replace(samples.task(), extra=Extra(harness=Harness.BUILTIN, cases={"CPU": CaseSet(tests=({"size": 1},))}))
-    request = judge_request(planned(task))
-    assert request.modes[0].cases == ("size: 1",)
-    assert len(request.modes[1].cases) == 2
+def test_which_cases_are_sent() -> None:
+    """Those that runner.yml has for the GPU type, in place of the task's: it gives small devices small cases.
+
+    KernelBot sends one line for benchmark and leaderboard when only the last counts; profile sees them all.
+    """
+    extra = Extra(harness=Harness.BUILTIN, cases={"CPU": CaseSet(tests=({"size": 1},))})
+    test, benchmarks = judge_request(planned(replace(samples.task(), extra=extra))).modes
+    assert (test.cases, len(benchmarks.cases)) == (("size: 1",), 2)
+    task = samples.task(ranking_by=Ranking.LAST, benchmarks=3)
+    assert [mode.cases for mode in judge_request(planned(task)).modes[1:]] == [("size: 102; seed: 2",)]
+    assert len(planned(task, mode=Mode.PROFILE).run_names) == 3
 
 
-def test_devices_are_asked_for_by_the_engines_driver() -> None:
+@pytest.mark.parametrize(
+    ("driver", "cdi", "expected"),
+    [
+        (DeviceDriver.NODES, {"nvidia.com/gpu=0": _NODES}, (DeviceDriver.CDI, ("nvidia.com/gpu=0",), _NODES)),
+        (DeviceDriver.NODES, {"nvidia.com/gpu=GPU-0": ()}, (DeviceDriver.CDI, ("nvidia.com/gpu=GPU-0",), ())),
+        (DeviceDriver.NVIDIA, {"nvidia.com/gpu=1": ("/dev/nvidia1",)}, (DeviceDriver.NVIDIA, ("GPU-0",), ())),
+        (DeviceDriver.NVIDIA, {}, (DeviceDriver.NVIDIA, ("GPU-0",), ())),
+        (DeviceDriver.NODES, {}, (DeviceDriver.NODES, _NODES, ())),
+    ],
+)
+def test_devices_are_asked_for_by_the_engines_driver(
+    driver: DeviceDriver, cdi: dict[str, tuple[str, ...]], expected: tuple[object, ...]
+) -> None:
     """By CDI where the engine has a name for it, else by UUID through NVIDIA's runtime or by node; memory near it."""
-    device = Device(
-        uuid="GPU-1", name="H100", vendor="nvidia", index=0, nodes=("/dev/nvidia0", "/dev/nvidiactl"), groups=(44,)
-    )
-    slot = replace(samples.SLOT, devices=(device,), numa_node=1)
-    nodes = ("/dev/nvidia0", "/dev/nvidiactl")
-    for driver, cdi, expected in (
-        (DeviceDriver.NODES, {"nvidia.com/gpu=0": nodes}, (DeviceDriver.CDI, ("nvidia.com/gpu=0",), nodes)),
-        (DeviceDriver.NODES, {"nvidia.com/gpu=GPU-1": ()}, (DeviceDriver.CDI, ("nvidia.com/gpu=GPU-1",), ())),
-        (DeviceDriver.NVIDIA, {"nvidia.com/gpu=1": ("/dev/nvidia1",)}, (DeviceDriver.NVIDIA, ("GPU-1",), ())),
-        (DeviceDriver.NVIDIA, {}, (DeviceDriver.NVIDIA, ("GPU-1",), ())),
-        (DeviceDriver.NODES, {}, (DeviceDriver.NODES, ("/dev/nvidia0", "/dev/nvidiactl"), ())),
-    ):
-        environment = replace(samples.ENVIRONMENT, device_driver=driver, cdi=cdi)
-        plan = plan_of(samples.context(gpu=samples.H100, slot=slot, environment=environment))
-        assert plan.spec.devices is not None
-        assert (plan.spec.devices.driver, plan.spec.devices.ids, plan.spec.devices.nodes) == expected
-        assert plan.spec.devices.groups == (44,)
-        assert plan.spec.limits.mems == (1,)
-
-
-_NVIDIA_0 = Device(uuid="GPU-0", name="H100", vendor="nvidia", index=0, nodes=("/dev/nvidia0", "/dev/nvidiactl"))
-_AMD_3 = Device(uuid="u3", name="MI300X", vendor="amd", index=3, nodes=("/dev/kfd", "/dev/dri/renderD131"))
+    slot = replace(samples.SLOT, devices=(replace(_NVIDIA_0, groups=(44,)),), numa_node=1)
+    environment = replace(samples.ENVIRONMENT, device_driver=driver, cdi=cdi)
+    spec = plan_of(samples.context(gpu=samples.H100, slot=slot, environment=environment)).spec
+    assert spec.devices is not None
+    assert (spec.devices.driver, spec.devices.ids, spec.devices.nodes) == expected
+    assert (spec.devices.groups, spec.limits.mems) == ((44,), (1,))
 
 
 @pytest.mark.parametrize(

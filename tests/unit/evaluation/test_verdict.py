@@ -131,32 +131,29 @@ def test_a_pass_with_impossible_numbers_is_rejected(leaderboard: dict[str, str],
     assert not result.runs[2].passed
 
 
+_OFF = {"test-count": "2", "test.1.spec": "n: 5", "test.1.status": "fail", "test.1.error": "off by one"}
+
+
 @pytest.mark.parametrize(
-    ("step", "verdict", "words"),
+    ("lines", "end", "verdict", "words"),
     [
-        (
-            samples.step(
-                "test",
-                {"test-count": "2", "test.1.spec": "n: 5", "test.1.status": "fail", "test.1.error": "off by one"},
-                exit_code=112,
-            ),
-            Verdict.WRONG_ANSWER,
-            "case 1 (n: 5): off by one",
-        ),
+        (_OFF, {"exit_code": 112}, Verdict.WRONG_ANSWER, "case 1 (n: 5): off by one"),
         # What a forger writes.
-        (samples.step("test", {"check": "pass"}), Verdict.REJECTED, "None tests"),
-        (samples.step("test", {"check": "fail"}, exit_code=0), Verdict.WRONG_ANSWER, "check: fail"),
-        (samples.step("test", {}, exit_code=0), Verdict.RUNTIME_ERROR, "exit code 0 without a result"),
-        (samples.step("test", {}, exit_code=None, signal=11), Verdict.RUNTIME_ERROR, "signal 11"),
-        (samples.step("test", {}, exit_code=113), Verdict.INVALID, "could not read its cases"),
-        (samples.step("test", {"test-count": "2"}, exit_code=113), Verdict.RUNTIME_ERROR, "exit code 113"),
-        (samples.step("test", TEST_PASS, exit_code=None, timed_out=True), Verdict.TIME_LIMIT, "time limit"),
-        (samples.step("test", TEST_PASS, exit_code=None, output_limit=True), Verdict.OUTPUT_LIMIT, "bytes of output"),
+        ({"check": "pass"}, {}, Verdict.REJECTED, "None tests"),
+        ({"check": "fail"}, {"exit_code": 0}, Verdict.WRONG_ANSWER, "check: fail"),
+        ({}, {"exit_code": 0}, Verdict.RUNTIME_ERROR, "exit code 0 without a result"),
+        ({}, {"exit_code": None, "signal": 11}, Verdict.RUNTIME_ERROR, "signal 11"),
+        ({}, {"exit_code": 113}, Verdict.INVALID, "could not read its cases"),
+        ({"test-count": "2"}, {"exit_code": 113}, Verdict.RUNTIME_ERROR, "exit code 113"),
+        (TEST_PASS, {"exit_code": None, "timed_out": True}, Verdict.TIME_LIMIT, "time limit"),
+        (TEST_PASS, {"exit_code": None, "output_limit": True}, Verdict.OUTPUT_LIMIT, "bytes of output"),
     ],
 )
-def test_what_an_eval_program_did_decides_the_verdict(step: StepResult, verdict: Verdict, words: str) -> None:
+def test_what_an_eval_program_did_decides_the_verdict(
+    lines: dict[str, str], end: dict[str, Any], verdict: Verdict, words: str
+) -> None:
     """The result lines, limits and signals are the evidence; an exit code alone is none."""
-    result = decided((samples.step("compile", {}), step), mode=Mode.TEST)
+    result = decided((samples.step("compile", {}), samples.step("test", lines, **end)), mode=Mode.TEST)
     assert result.verdict is verdict
     assert words in (result.error or "")
     assert not result.runs[0].passed
@@ -293,23 +290,27 @@ FAILED = CaseReport(spec="b", status="fail", error="off by one")
 
 
 @pytest.mark.parametrize(
-    ("step", "words"),
+    ("cases", "more", "words"),
     [
-        (samples.step("test", TEST_PASS), "without the judge's verdict"),
-        (samples.step("test", {}, judged=samples.judged(*TESTED, verdict="splendid")), "unknown verdict 'splendid'"),
-        (samples.step("test", {}, judged=samples.judged(*TESTED, verdict="internal_error", message="broke")), "broke"),
-        (samples.step("test", {}, judged=samples.judged(TESTED[0])), "1 cases, 0 of them failed, where 2"),
-        (samples.step("test", {}, judged=samples.judged(TESTED[0], announced=2)), "1 cases, 0 of them failed, where 2"),
-        (samples.step("test", {}, judged=samples.judged(TESTED[0], FAILED)), "2 cases, 1 of them failed, where 2"),
-        (samples.step("test", {}, judged=samples.judged(*TESTED, announced=1)), "2 of 1 cases"),
-        (samples.step("test", {}, judged=samples.judged(*TESTED, announced=-1)), "2 of -1 cases"),
-        (samples.step("test", {}, judged=samples.judged(*TESTED, announced=3)), "3 tests where 2 were asked for"),
+        (TESTED, {"verdict": "splendid"}, "unknown verdict 'splendid'"),
+        (TESTED, {"verdict": "internal_error", "message": "broke"}, "broke"),
+        (TESTED[:1], {}, "1 cases, 0 of them failed, where 2"),
+        (TESTED[:1], {"announced": 2}, "1 cases, 0 of them failed, where 2"),
+        ((TESTED[0], FAILED), {}, "2 cases, 1 of them failed, where 2"),
+        *((TESTED, {"announced": number}, f"2 of {number} cases") for number in (1, -1)),
+        (TESTED, {"announced": 3}, "3 tests where 2 were asked for"),
     ],
 )
-def test_a_judge_that_contradicts_itself_is_our_fault(step: StepResult, words: str) -> None:
+def test_a_judge_that_contradicts_itself_is_our_fault(
+    cases: tuple[CaseReport, ...], more: dict[str, Any], words: str
+) -> None:
     """No verdict, an unknown one, other cases than were asked for or announced, or failed ones: the harness broke."""
-    with pytest.raises(EvaluationError, match=words):
-        decided((step,), task=samples.task(), mode=Mode.TEST)
+    for step, match in (
+        (samples.step("test", {}, judged=samples.judged(*cases, **more)), words),
+        (samples.step("test", TEST_PASS), "without the judge's verdict"),
+    ):
+        with pytest.raises(EvaluationError, match=match):
+            decided((step,), task=samples.task(), mode=Mode.TEST)
 
 
 def judged_chain(timing: str, leaderboard: tuple[CaseReport, ...] = TIMED) -> tuple[StepResult, ...]:

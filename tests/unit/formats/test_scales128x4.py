@@ -50,7 +50,10 @@ def test_the_inverse_undoes_it(rows: int, blocks: int, dtype: torch.dtype) -> No
 
 
 def test_the_view_of_cute_is_the_same_memory() -> None:
-    """Row r, block j of matrix i is at [r % 32, r // 32 % 4, r // 128, j % 4, j // 4, i]."""
+    """Row r, block j of matrix i is at [r % 32, r // 32 % 4, r // 128, j % 4, j // 4, i].
+
+    Tiles of another matrix are refused; the message gives both shapes.
+    """
     rows, blocks = 256, 12
     scales = torch.stack([numbered(rows, blocks), numbered(rows, blocks).flip(1)])
     swizzled = swizzle(scales)
@@ -60,13 +63,9 @@ def test_the_view_of_cute_is_the_same_memory() -> None:
     r, j = torch.meshgrid(torch.arange(rows), torch.arange(blocks), indexing="ij")
     for i in range(2):
         assert torch.equal(view[r % 32, r // 32 % 4, r // 128, j % 4, j // 4, i], scales[i])
-
-
-def test_tiles_of_another_matrix_are_refused() -> None:
-    """The message gives both shapes."""
-    with pytest.raises(
-        ValueError, match=r"found a shape of \(2, 1, 32, 4, 4\), expected .*1, 1, 32, 4, 4\) for 128 rows"
+    for shape, message in (
+        ((2, 1, 32, 4, 4), r"found a shape of \(2, 1, 32, 4, 4\), expected .*1, 1, 32, 4, 4\) for 128 rows"),
+        ((1024,), r"found a shape of \(1024,\), expected"),
     ):
-        unswizzle(torch.zeros(2, 1, 32, 4, 4, dtype=torch.uint8), rows=128, blocks=4)
-    with pytest.raises(ValueError, match=r"found a shape of \(1024,\), expected"):
-        unswizzle(torch.zeros(1024, dtype=torch.uint8), rows=128, blocks=4)
+        with pytest.raises(ValueError, match=message):
+            unswizzle(torch.zeros(shape, dtype=torch.uint8), rows=128, blocks=4)

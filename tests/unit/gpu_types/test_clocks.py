@@ -13,15 +13,9 @@ from runner.base.gpu_types import CLOCK_REASONS, ClockPolicy, Registry, Vendor
 from tests.fakes import recordings
 from tests.unit.gpu_types.test_figures import overlay
 
-DEFAULT = (
-    "hbm_thrm",
-    "hw_power_brake_slowdown",
-    "hw_slowdown",
-    "hw_thermal_slowdown",
-    "prochot_thrm",
-    "socket_thrm",
-    "sw_thermal_slowdown",
-    "vr_thrm",
+_THERMAL = ("hbm_thrm", "prochot_thrm", "socket_thrm", "vr_thrm")
+DEFAULT = tuple(
+    sorted((*_THERMAL, "hw_power_brake_slowdown", "hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown"))
 )
 
 

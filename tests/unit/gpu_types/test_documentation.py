@@ -45,25 +45,23 @@ def test_every_file_of_the_page_loads_and_does_what_the_page_says(tmp_path: Path
     assert set(registry.get("L4").clocks.set_aside) == {*usual, "sw_power_cap"}
 
 
-def test_the_product_shown_is_the_shipped_one() -> None:
-    """The page takes it from the registry's own file."""
+def test_the_page_shows_what_is_shipped() -> None:
+    """A product from the registry's own file, and which types ran on hardware."""
     (block,) = [block for block in BLOCKS if block.startswith("[[products]]")]
     (shown,) = tomllib.loads(block)["products"]
     figures = Registry.load().get("H100").figures_of("NVIDIA H100 NVL")
     assert shown["device_names"] == ["NVIDIA H100 NVL"]
     assert shown["device"] == {"memory_gib": figures.memory_gib, "bandwidth_gb_s": figures.bandwidth_gb_s}
+    (said,) = re.findall(r"Of the shipped types only ((?:`\w+`[, and]*)+) (?:has|have) runs", TEXT)
+    assert re.findall(r"`(\w+)`", said) == [entry.name for entry in Registry.load().all() if entry.hardware_runs]
 
 
-def test_the_table_of_figures_has_every_figure_and_data_type() -> None:
-    """No figure is missing from the page, and none is left over."""
-    assert set(re.findall(r"^\| `device\.(\w+)` \|", TEXT, flags=re.MULTILINE)) == names(Figures)
+def test_the_tables_of_figures_and_clocks_have_every_key() -> None:
+    """And every data type, and for each vendor what may stand in `set_aside`, as the registry takes it; no other."""
+    for table, record in (("device", Figures), ("clocks", ClockPolicy)):
+        assert set(re.findall(rf"^\| `{table}\.(\w+)` \|", TEXT, flags=re.MULTILINE)) == names(record)
     (types,) = re.findall(r"rates by data type \(`([^`]*)`\)", TEXT)
     assert types.split() == list(Dtype)
-
-
-def test_the_table_of_clocks_has_every_key_and_the_page_every_reason() -> None:
-    """What may stand in `set_aside` is listed for each vendor as the registry takes it."""
-    assert set(re.findall(r"^\| `clocks\.(\w+)` \|", TEXT, flags=re.MULTILINE)) == names(ClockPolicy)
     for vendor, name in ((Vendor.NVIDIA, "NVIDIA"), (Vendor.AMD, "AMD")):
         (listed,) = re.findall(rf"^- {name}: ((?:`\w+`[,\s]*)+)", TEXT, flags=re.MULTILINE)
         assert tuple(re.findall(r"`(\w+)`", listed)) == CLOCK_REASONS[vendor]
@@ -88,9 +86,3 @@ def test_the_table_has_every_key_and_the_true_defaults() -> None:
             assert rows[key] == str(field.default).lower()
         elif isinstance(field.default, int | float):
             assert rows[key] == f"{field.default:g}"
-
-
-def test_the_page_says_which_shipped_types_ran_on_hardware() -> None:
-    """The files have the facts."""
-    (said,) = re.findall(r"Of the shipped types only ((?:`\w+`[, and]*)+) (?:has|have) runs", TEXT)
-    assert re.findall(r"`(\w+)`", said) == [entry.name for entry in Registry.load().all() if entry.hardware_runs]

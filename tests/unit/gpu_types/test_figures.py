@@ -110,6 +110,8 @@ def test_a_type_that_nothing_is_recognised_as_is_remarked_on() -> None:
     [
         ("H100", "NVIDIA H100 80GB HBM3", 80, 3350, 989.4),
         ("H100", "NVIDIA H100 PCIe", 80, 2039, 756),
+        ("A100", "NVIDIA A100-PCIE-40GB", 40, 1555, 312),
+        ("MI250", "AMD Instinct MI250X", 64, 1638.4, 191.5),
         ("MI300x8", "AMD Instinct MI300X", 192, 5300, 1307.4),
     ],
 )

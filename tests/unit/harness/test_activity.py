@@ -210,14 +210,20 @@ def others() -> Iterator[list[int]]:
     os.close(write)
 
 
-def test_processes_of_another_user_are_found_wherever_they_come_from(others: list[int]) -> None:
+@pytest.fixture
+def watched(others: list[int]) -> Iterator[Activity]:
+    """All processes of that user are watched."""
+    made = Activity(others[0])
+    yield made
+    made.close()
+
+
+def test_processes_of_another_user_are_found_wherever_they_come_from(others: list[int], watched: Activity) -> None:
     """As in a container: one that is not the worker's child counts, too."""
-    activity = Activity(others[0])
-    before = _asleep(activity)
+    before = _asleep(watched)
     assert set(before.ran_ns) == set(others)
     # Without a process of any user that begins during the look.
-    wait_until(lambda: activity.idle_since(before), "they sleep")
-    activity.close()
+    wait_until(lambda: watched.idle_since(before), "they sleep")
 
 
 def test_a_watcher_without_rights_sees_the_threads_of_another_user(others: list[int]) -> None:
@@ -237,19 +243,17 @@ def test_a_watcher_without_rights_sees_the_threads_of_another_user(others: list[
     os.close(answer)
 
 
-def test_processor_time_is_unknown_where_a_process_was_started_in_a_container(others: list[int]) -> None:
+def test_processor_time_is_unknown_where_a_process_was_started_in_a_container(watched: Activity) -> None:
     """It may have run and ended between two looks; the number of the newest process says that it was there."""
-    activity = Activity(others[0])
-    _asleep(activity)
+    _asleep(watched)
     # Without a process of any user in between, which on this machine may begin at any time.
-    wait_until(lambda: activity.busy_ns(activity.look()) == 0, "nothing begins between two looks")
-    before = activity.look()
+    wait_until(lambda: watched.busy_ns(watched.look()) == 0, "nothing begins between two looks")
+    before = watched.look()
     child = os.fork()
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
-    assert activity.busy_ns(before) is None
-    activity.close()
+    assert watched.busy_ns(before) is None
 
 
 def test_threads_that_come_and_go_leave_no_open_files(worker: Worker, activity: Activity) -> None:
@@ -261,66 +265,60 @@ def test_threads_that_come_and_go_leave_no_open_files(worker: Worker, activity: 
 
 
 def test_threads_are_listed_again_once_one_has_started_or_ended(
-    others: list[int], monkeypatch: pytest.MonkeyPatch
+    others: list[int], watched: Activity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel tells the last one that was started: while it is the same, there is no new one to be found."""
-    activity = Activity(others[0])
     listed: list[int] = []
     newest = 7
-    threads = activity._threads
+    threads = watched._threads
 
     def list_threads() -> Iterator[tuple[int, int]]:
         listed.append(newest)
         return threads()
 
-    monkeypatch.setattr(activity, "_newest", lambda: newest)
-    monkeypatch.setattr(activity, "_threads", list_threads)
+    monkeypatch.setattr(watched, "_newest", lambda: newest)
+    monkeypatch.setattr(watched, "_threads", list_threads)
     monkeypatch.setattr("tasks.harness.judge.activity._COMPARED_NS", 600e9)
-    wait_until(lambda: activity.idle_since(activity.look()), "they sleep")
+    wait_until(lambda: watched.idle_since(watched.look()), "they sleep")
     assert listed == [7]
     newest = 8
-    assert activity.idle_since(activity.look())
+    assert watched.idle_since(watched.look())
     assert listed == [7, 8]
     os.kill(others[1], signal.SIGKILL)
     os.waitpid(others.pop(), 0)
     # The first look finds that it is gone, the second one no longer looks for it.
-    looks = [activity.look() for _ in range(3)]
+    looks = [watched.look() for _ in range(3)]
     assert [look is not None and look.asleep for look in looks] == [False, True, True]
     assert listed == [7, 8, 8]
-    activity.close()
 
 
-def test_a_thread_that_is_started_during_a_look_is_no_sleep(others: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_is_started_during_a_look_is_no_sleep(watched: Activity, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that has started it may sleep already, and it is not listed."""
-    activity = Activity(others[0])
-    monkeypatch.setattr(activity, "_newest", lambda: 7)
-    before = _asleep(activity)
+    monkeypatch.setattr(watched, "_newest", lambda: 7)
+    before = _asleep(watched)
     numbers = itertools.chain([7], itertools.repeat(8))
-    monkeypatch.setattr(activity, "_newest", lambda: next(numbers))
-    looks = [activity.look() for _ in range(2)]
+    monkeypatch.setattr(watched, "_newest", lambda: next(numbers))
+    looks = [watched.look() for _ in range(2)]
     assert [look is not None and look.asleep for look in looks] == [False, True]
-    assert activity.idle_since(before)
-    activity.close()
+    assert watched.idle_since(before)
 
 
 def test_a_look_that_may_not_list_threads_says_nothing_where_there_may_be_new_ones(
-    others: list[int], monkeypatch: pytest.MonkeyPatch
+    watched: Activity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does it take the old list for a new one afterwards."""
-    activity = Activity(others[0])
     newest = 7
-    monkeypatch.setattr(activity, "_newest", lambda: newest)
+    monkeypatch.setattr(watched, "_newest", lambda: newest)
     monkeypatch.setattr("tasks.harness.judge.activity._COMPARED_NS", 600e9)
-    _asleep(activity)
-    assert activity.look(may_list=False) is not None
+    _asleep(watched)
+    assert watched.look(may_list=False) is not None
     newest = 8
-    assert activity.look(may_list=False) is None
+    assert watched.look(may_list=False) is None
     newest = 7
-    assert activity.look(may_list=False) is None
-    assert activity.look() is not None
+    assert watched.look(may_list=False) is None
+    assert watched.look() is not None
     monkeypatch.setattr("tasks.harness.judge.activity._COMPARED_NS", -1)
-    assert activity.look(may_list=False) is None
-    activity.close()
+    assert watched.look(may_list=False) is None
 
 
 def test_a_kernel_that_counts_no_time_tells_nothing(activity: Activity, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,17 +328,15 @@ def test_a_kernel_that_counts_no_time_tells_nothing(activity: Activity, monkeypa
 
 
 def test_a_process_is_found_although_the_numbers_of_processes_came_to_the_same_one_again(
-    others: list[int], monkeypatch: pytest.MonkeyPatch
+    others: list[int], watched: Activity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that starts and ends 32768 threads between two looks, as in a long call."""
-    activity = Activity(others[0])
-    monkeypatch.setattr(activity, "_newest", lambda: 7)
-    threads = activity._threads
-    monkeypatch.setattr(activity, "_threads", lambda: [(others[0], others[0])])
-    _asleep(activity)
-    monkeypatch.setattr(activity, "_threads", threads)
+    monkeypatch.setattr(watched, "_newest", lambda: 7)
+    threads = watched._threads
+    monkeypatch.setattr(watched, "_threads", lambda: [(others[0], others[0])])
+    _asleep(watched)
+    monkeypatch.setattr(watched, "_threads", threads)
     time.sleep(2 * _COMPARED_NS / 1e9)
-    look = activity.look()
+    look = watched.look()
     assert look is not None
     assert set(look.ran_ns) == set(others)
-    activity.close()

@@ -188,19 +188,26 @@ def test_a_copy_in_the_span_counts_and_accuses_nobody() -> None:
 def test_claims_beside_a_calibration_count_where_its_margin_is_narrow(
     claim_ns: int, margin_ns: float, timing: str, counted: float
 ) -> None:
-    """Devices and several ranks: a close bound, or the judge's measure, and never less than the claim.
-
-    A claim that nothing bounds counts as its span, however many others are bounded closely.
-    """
+    """Devices and several ranks: a close bound, or the judge's measure, and never less than the claim."""
     bound = Bound(kernel_ns=1_000_000, margin_ns=margin_ns, bound_ns=1_000_000 - margin_ns)
     sample = Sample(claim_ns=claim_ns, outside_ns=1_200_000, bound=bound, delayed_ns=0)
     found = audit([sample] * 10, controls_ns=None, tolerance=0.1)
     assert (found.timing, found.counted[0]) == (timing, counted)
-    if timing == "audited":
-        forged = replace(sample, claim_ns=10_000, bound=Bound.unknown(1_200_000))
-        found = audit([sample, sample, forged] * 4, controls_ns=None, tolerance=0.1)
-        assert (found.timing, found.not_believed) == ("audited", 4)
-        assert list(found.counted) == [980_000, 980_000, 1_200_000] * 4
+
+
+def test_a_claim_that_nothing_bounds_counts_as_its_span_among_claims_that_count() -> None:
+    """However many others are bounded closely."""
+    close = Sample(
+        claim_ns=980_000,
+        outside_ns=1_200_000,
+        bound=Bound(kernel_ns=1_000_000, margin_ns=50_000, bound_ns=950_000),
+        delayed_ns=0,
+    )
+    forged = replace(close, claim_ns=10_000, bound=Bound.unknown(1_200_000))
+    found = audit([close, close, forged] * 4, controls_ns=None, tolerance=0.1)
+    assert found.timing == "audited"
+    assert list(found.counted) == [980_000, 980_000, 1_200_000] * 4
+    assert found.not_believed == 4
 
 
 def test_disturbed_control_calls_are_counted_and_left_out() -> None:

@@ -150,24 +150,16 @@ def test_a_calibration_in_which_the_clocks_changed_is_made_again() -> None:
 @pytest.mark.parametrize(("output_bytes", "expected"), [(0, 100_000), (1 << 20, 98_000), (1 << 30, 96_000)])
 def test_an_output_that_fills_the_caches_costs_more(output_bytes: int, expected: float) -> None:
     """In proportion, up to the size from which it costs no more."""
-    hand_over = HandOver(p25_ns=289_900, median_ns=290_000, p75_ns=290_100)
-    bound = DeviceCosts(hand_over=hand_over, dirty_ns=4_000).bound(
-        outside_ns=390_000, output_bytes=output_bytes, exclusive=True
-    )
+    costs = DeviceCosts(hand_over=HandOver(p25_ns=289_900, median_ns=290_000, p75_ns=290_100), dirty_ns=4_000)
+    bound = costs.bound(outside_ns=390_000, output_bytes=output_bytes, exclusive=True)
     assert bound == Bound(kernel_ns=expected, margin_ns=4_900, bound_ns=expected - 5_700)
 
 
 def test_what_the_worker_could_leave_out_is_in_the_margin() -> None:
     """By message the worker flushes and copies: so much may be hidden, and nothing of it is subtracted."""
-    costs = Costs(
-        short=HandOver(p25_ns=100, median_ns=100, p75_ns=100),
-        long=HandOver(p25_ns=100, median_ns=100, p75_ns=100),
-        long_kernel_ns=1e9,
-        per_tensor_ns=0,
-        per_input_byte_ns=1,
-        per_output_byte_ns=0,
-        floor_ns=0,
-    )
+    short, long = (HandOver(p25_ns=100, median_ns=100, p75_ns=100) for _ in range(2))
+    per = {"per_tensor_ns": 0, "per_input_byte_ns": 1, "per_output_byte_ns": 0}
+    costs = Costs(short=short, long=long, long_kernel_ns=1e9, floor_ns=0, **per)
     bound = partial(costs.bound, outside_ns=1_000, tensors=1, input_bytes=200, output_bytes=0)
     assert bound() == Bound(kernel_ns=700, margin_ns=100, bound_ns=600)
     assert bound(skippable=True) == Bound(kernel_ns=1_000, margin_ns=400, bound_ns=300)

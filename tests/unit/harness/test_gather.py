@@ -91,22 +91,17 @@ def test_a_failure_leaves_the_others_a_moment(lines: list[tuple[Channel, socket.
     assert type(found[1].error) is {"bad": type(None), "closed": PeerClosed, "garbage": WireViolation}[how]
 
 
-def test_the_wake_up_is_heard_once(lines: list[tuple[Channel, socket.socket]]) -> None:
-    """A descriptor that stays readable ends the wait after the grace, and what was said by then counts."""
-    wake = os.eventfd(1)
+def test_a_wait_ends_with_the_wake_up_or_at_the_deadline(lines: list[tuple[Channel, socket.socket]]) -> None:
+    """A descriptor that stays readable ends the wait after the grace, and what was said by then counts.
+
+    Half a message is none; no rank is waited for beyond the deadline, but what has arrived by then is read.
+    """
+    wake, channels = os.eventfd(1), [channel for channel, _ in lines]
     lines[1][1].sendall(encode({"op": "fine"}))
-
-    found = gather([c for c, _ in lines], good=good, deadline_ns=later(), wake_fd=wake, grace_ns=1)
-
+    found = gather(channels, good=good, deadline_ns=later(), wake_fd=wake, grace_ns=1)
     assert [one.index for one in found] == [1]
     os.close(wake)
-
-
-def test_silence_ends_at_the_deadline(lines: list[tuple[Channel, socket.socket]]) -> None:
-    """Half a message is none; no rank is waited for beyond the deadline, but what has arrived by then is read."""
     lines[0][1].sendall(encode({"op": "fine"})[:-1])
     lines[2][1].sendall(encode({"op": "fine"}))
-
-    found = gather([c for c, _ in lines], good=good, deadline_ns=time.monotonic_ns() - 1)
-
+    found = gather(channels, good=good, deadline_ns=time.monotonic_ns() - 1)
     assert [one.index for one in found] == [2]

@@ -26,19 +26,14 @@ def _answer(answer: object) -> tuple[bool, str]:
 @pytest.mark.parametrize("truth", TRUTHS)
 @pytest.mark.parametrize("said", [True, False])
 def test_truths_of_libraries_are_answers(truth: str, said: bool) -> None:
-    """Alone, in a tuple or a list, with a text or None for it."""
+    """Alone, in a tuple or a list, with a text or None for it; a text alone is what is wrong, and none is right."""
     answer = TRUTHS[truth](said)
     unsaid = "" if said else "the output is wrong"
     assert _answer(answer) == (said, unsaid)
     assert _answer((answer, None)) == (said, unsaid)
     assert _answer((answer, "")) == (said, unsaid)
     assert _answer([answer, "why"]) == (said, "why")
-
-
-def test_a_text_is_what_is_wrong() -> None:
-    """And none is right."""
-    assert _answer("") == (True, "")
-    assert _answer("why") == (False, "why")
+    assert [_answer(text) for text in ("", "why")] == [(True, ""), (False, "why")]
 
 
 @pytest.mark.parametrize(

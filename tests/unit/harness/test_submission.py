@@ -22,10 +22,8 @@ def _imports_end_with_the_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 def test_a_python_submission_is_its_kernel_and_its_files_lie_beside_it(tmp_path: Path) -> None:
     """It may import them, also from folders."""
-    files = {
-        "kernels/twice.py": "def twice(x):\n    return 2 * x\n",
-        "s.py": "from kernels.twice import twice\ndef custom_kernel(data):\n    return twice(data)\n",
-    }
+    source = "from kernels.twice import twice\ndef custom_kernel(data):\n    return twice(data)\n"
+    files = {"kernels/twice.py": "def twice(x):\n    return 2 * x\n", "s.py": source}
 
     loaded = load(tmp_path, files, "s.py", None)
 

@@ -14,52 +14,47 @@ HOT = "hw_thermal_slowdown"
 MS = 1_000_000
 
 
-def moments(*held: tuple[int, bool]) -> list[Moment]:
-    """Readings at moments, with or without heat."""
-    return [Moment(at_ns=at, reading=Reading(held=(HOT,) if hot else ())) for at, hot in held]
-
-
 @pytest.mark.parametrize(
     ("start", "end", "expected"),
     [
-        (110, 120, ()),
-        (190, 195, (HOT,)),
-        (150, 350, (HOT,)),
-        (210, 250, (HOT,)),
-        (310, 320, ()),
-        (390, 500, ()),
-        (10, 20, ()),
-    ],
-    ids=[
-        "calm on both sides",
-        "before heat",
-        "heat within",
-        "after heat",
-        "calm again",
-        "after the last",
-        "before all",
+        pytest.param(110, 120, (), id="calm on both sides"),
+        pytest.param(190, 195, (HOT,), id="before heat"),
+        pytest.param(150, 350, (HOT,), id="heat within"),
+        pytest.param(210, 250, (HOT,), id="after heat"),
+        pytest.param(310, 320, (), id="calm again"),
+        pytest.param(390, 500, (), id="after the last"),
+        pytest.param(10, 20, (), id="before all"),
     ],
 )
 def test_a_call_counts_if_no_reading_around_it_says_otherwise(start: int, end: int, expected: tuple[str, ...]) -> None:
     """The last reading before it, those within, the first one after."""
-    found = moments((100, False), (125, False), (200, True), (300, False), (400, False))
-    assert reasons(found, start, end) == expected
+    moments = [
+        Moment(at_ns=at_ns, reading=Reading(held=(HOT,) if at_ns == 200 else ())) for at_ns in (100, 125, 200, 300, 400)
+    ]
+    assert reasons(moments, start, end) == expected
+
+
+def told(moments: list[tuple[int, bool]], readings: Readings | None = None) -> Readings:
+    """Readings with moments of their own, some of them hot."""
+    readings = readings or Readings()
+    for at_ns, hot in moments:
+        readings.tell(Reading(at_ns=at_ns, held=(HOT,) if hot else (), noted=("sw_power_cap",), sm_clock_mhz=1500.0))
+    return readings
 
 
 def test_without_readings_everything_counts() -> None:
-    """The device is not sampled: nothing is set aside, nothing is waited for, and the report says so."""
+    """The device is not sampled: nothing is set aside, nothing is waited for, and the report says so.
+
+    More slow calls than may be set aside are no measurement: the message says how many and why.
+    """
     throttle_filter = ThrottleFilter[int](Readings())
     spans = [Span(sample=number, start_ns=number, end_ns=number + 1) for number in range(5)]
     assert throttle_filter.apply(spans) == spans
     assert throttle_filter.details == {"clocks": None}
-
-
-def told(times: list[tuple[int, bool]]) -> Readings:
-    """Readings with moments of their own."""
-    readings = Readings()
-    for at, hot in times:
-        readings.tell(Reading(at_ns=at, held=(HOT,) if hot else (), noted=("sw_power_cap",), sm_clock_mhz=1500.0 + hot))
-    return readings
+    now = time.monotonic_ns() - 4_000 * MS
+    times = [now + n * MS for n in range(MAX_ASIDE + 3)]
+    with pytest.raises(DeviceUnsteady, match=rf"{MAX_ASIDE + 2} of {MAX_ASIDE + 2} calls .*{HOT}"):
+        ThrottleFilter[int](told([(at, True) for at in times])).apply(spans_between(times))
 
 
 def spans_between(moments_ns: list[int]) -> list[Span[int]]:
@@ -76,23 +71,13 @@ def test_what_heat_has_slowed_is_set_aside_counted_and_shown(monkeypatch: pytest
     times = [now + n for n in range(0, 600, 100)]
     while time.monotonic_ns() <= times[-1]:
         pass
-    for at, hot in zip(times, [False, False, True, False, False, False], strict=True):
-        readings.tell(Reading(at_ns=at, held=(HOT,) if hot else (), noted=("sw_power_cap",), sm_clock_mhz=1500.0))
+    told([(at, at == times[2]) for at in times], readings)
     kept = throttle_filter.apply(spans_between(times))
     assert [span.sample for span in kept] == [0, 3, 4]
     assert throttle_filter.apply(kept) == kept
     clocks = throttle_filter.details["clocks"]
     assert (clocks["set_aside"], clocks["reasons"], clocks["noted"]) == (2, {HOT: 2}, ["sw_power_cap"])
     assert clocks["sm_clock_mhz"] == {"min": 1500.0, "max": 1500.0}
-
-
-def test_too_many_that_were_slowed_are_no_measurement() -> None:
-    """More than count, and some: the message says how many and why."""
-    now = time.monotonic_ns() - 4_000 * MS
-    times = [now + n * MS for n in range(MAX_ASIDE + 3)]
-    readings = told([(at, True) for at in times])
-    with pytest.raises(DeviceUnsteady, match=rf"{MAX_ASIDE + 2} of {MAX_ASIDE + 2} calls .*{HOT}"):
-        ThrottleFilter[int](readings).apply(spans_between(times))
 
 
 def test_an_impossible_moment_is_the_one_it_arrived_at() -> None:

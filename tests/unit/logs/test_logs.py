@@ -50,13 +50,19 @@ def job() -> Job:
     return replace(samples.job(code=b"secret source"), leaderboard="identity", mode=Mode.TEST, secret_seed=424242)
 
 
-def test_a_stream_that_is_no_terminal_gets_json_lines() -> None:
-    """`auto` in the journal: one object a line with level, time and component."""
-    stream = configured("auto")
-    logs.get_logger("runner.x").info("hello", n=1)
-    (line,) = lines(stream)
-    assert (line["event"], line["level"], line["n"], line["component"]) == ("hello", "info", 1, "runner.x")
-    assert datetime.fromisoformat(line["timestamp"]).tzinfo is not None
+@pytest.mark.parametrize(("level", "heard"), [("debug", 3), ("info", 2), ("warning", 1), ("error", 0)])
+def test_the_level_decides_what_is_heard(level: str, heard: int) -> None:
+    """`log_level` drops what is below it. `auto` in the journal: one object a line with level, time and component."""
+    stream = configured("auto", level)
+    log = logs.get_logger("runner.x")
+    for number, say in enumerate((log.debug, log.info, log.warning)):
+        say("hello", n=number)
+    found = lines(stream)
+    assert len(found) == heard
+    for line in found:
+        assert (line["event"], line["component"]) == ("hello", "runner.x")
+        assert line["level"] == ("debug", "info", "warning")[line["n"]]
+        assert datetime.fromisoformat(line["timestamp"]).tzinfo is not None
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
@@ -83,17 +89,6 @@ def test_a_line_that_cannot_be_written_is_lost_and_ends_nothing(log_format: Any,
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-@pytest.mark.parametrize(("level", "heard"), [("debug", 3), ("info", 2), ("warning", 1), ("error", 0)])
-def test_the_level_decides_what_is_heard(level: str, heard: int) -> None:
-    """`log_level` drops what is below it."""
-    stream = configured(level=level)
-    log = logs.get_logger("x")
-    log.debug("a")
-    log.info("b")
-    log.warning("c")
-    assert len(lines(stream)) == heard
-
-
 def test_every_line_of_a_jobs_thread_has_its_ids() -> None:
     """Inside job_context, and only there and on that thread."""
     stream = configured()
@@ -105,16 +100,9 @@ def test_every_line_of_a_jobs_thread_has_its_ids() -> None:
         other.join()
     log.info("after")
     inside, elsewhere, after = lines(stream)
-    assert {key: inside[key] for key in ("job", "submission", "attempt", "run", "slot", "mode")} == {
-        "job": 7,
-        "submission": 3,
-        "attempt": 2,
-        "run": "7.2",
-        "slot": "cpu0",
-        "mode": "test",
-    }
-    assert "job" not in elsewhere
-    assert "job" not in after
+    ids = {"job": 7, "submission": 3, "attempt": 2, "run": "7.2", "slot": "cpu0", "mode": "test"}
+    assert {key: inside[key] for key in ids} == ids
+    assert "job" not in {*elsewhere, *after}
 
 
 def _fail(local: str) -> None:

@@ -8,18 +8,13 @@ import pytest
 import torch
 
 from tests.unit.problems.bench import Bench
-from tests.unit.problems.oracles.mxfp4 import decoded
+from tests.unit.problems.oracles.mxfp4 import decoded, shuffled_places, shuffled_scale_places
 
 MOE = pytest.mark.parametrize("bench", ["moe_mxfp4"], indirect=True)
-MOE_CASE = {
-    "dhidden": 512,
-    "dexpert": 256,
-    "nroutedexperts": 4,
-    "nexpertspertoken": 3,
-    "nsharedexperts": 1,
-    "bs": 6,
-    "seed": 7,
-}
+_EXPERTS = {"nroutedexperts": 4, "nexpertspertoken": 3, "nsharedexperts": 1}
+MOE_CASE = {"dhidden": 512, "dexpert": 256, "bs": 6, "seed": 7, **_EXPERTS}
+
+
 MLA = pytest.mark.parametrize("bench", ["mixed_mla"], indirect=True)
 MLA_CASE = {"batchsize": 4, "qseqlen": 1, "kvseqlen": 200, "seed": 7}
 
@@ -58,13 +53,9 @@ def test_the_shuffled_bytes_are_where_the_description_says(bench: Bench) -> None
     """Of weights and scales, for all experts."""
     _, *tensors, _, _ = (each.view(torch.uint8) for each in bench.generate(MOE_CASE)[:-1])
     for packed, scales, shuffled, shuffled_scales in zip(*(tensors[i : i + 2] for i in (0, 2, 4, 6)), strict=True):
-        r, b = torch.meshgrid(torch.arange(packed.shape[1]), torch.arange(packed.shape[2]), indexing="ij")
-        tile = r // 16 * (packed.shape[2] // 32) + b // 32
-        places = tile * 512 + b % 32 // 16 * 256 + r % 16 * 16 + b % 16
-        assert torch.equal(shuffled.flatten(1)[:, places], packed)
+        assert torch.equal(shuffled.flatten(1)[:, shuffled_places(*packed.shape[1:])], packed)
         rows, across = scales.flatten(0, 1).shape
-        r, j = torch.meshgrid(torch.arange(rows), torch.arange(across), indexing="ij")
-        places = r // 32 * 32 * across + j // 8 * 256 + j % 4 * 64 + r % 16 * 4 + j % 8 // 4 * 2 + r % 32 // 16
+        places = shuffled_scale_places(rows, across, across)
         assert torch.equal(shuffled_scales.flatten()[places], scales.flatten(0, 1))
 
 

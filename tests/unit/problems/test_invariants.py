@@ -32,10 +32,42 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         yield made
 
 
-def check_of(name: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Check]:
-    """The check of one task."""
-    with unpacked(name, directory, monkeypatch) as made:
-        yield made.check
+def test_each_criterion_of_a_cholesky_factor_fails_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sign, an element above the diagonal, one below: wherever, it is named."""
+    with unpacked("cholesky", tmp_path, monkeypatch) as bench:
+        x = torch.randn(3, 20, 20)
+        a = x @ x.mT + torch.eye(20)
+        right = torch.linalg.cholesky(a)
+        for matrix, row, column in ((0, 0, 0), (1, 19, 19), (2, 7, 7)):
+            wrong = right.clone()
+            wrong[matrix, :, column] *= -1
+            assert bench.check(a, wrong)[1].startswith(f"L at ({matrix}, {row}): found -")
+        for place, name in (((1, 3, 9), "L above its diagonal at (1, 9)"), ((2, 9, 3), "LL' - A at (2, ")):
+            wrong = right.clone()
+            wrong[place] += 0.01
+            assert bench.check(a, wrong)[1].startswith(name)
+
+
+def test_each_criterion_of_a_qr_factorisation_fails_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R alone, however short its column, and reflectors that are none where there is nothing to factor.
+
+    Of nearly dependent columns, nothing else is wrong without the reflectors of the last quarter.
+    """
+    with unpacked("qr", tmp_path, monkeypatch) as bench:
+        a = torch.randn(3, 20, 20)
+        a[:, :, 9] *= 1e-20
+        h, tau = torch.geqrf(a)
+        for column in (9, 19):
+            wrong = h.clone()
+            wrong[1, 4, column] *= 1.01
+            assert bench.check(a, (wrong, tau))[1].startswith(f"Q'A - R at (1, {column}): found ")
+        assert bench.check(torch.zeros_like(a), (h.tril(-1), tau * 1.01))[1].startswith("Q'Q - I at (")
+    with unpacked("qr_v2", tmp_path, monkeypatch) as bench:
+        data = bench.generate({"batch": 2, "n": 64, "cond": 0, "seed": 5, "case": "nearrank"})
+        h, tau = torch.geqrf(data)
+        tau[:, 48:] = 0
+        factor = reflect(h, tau, data.double(), adjoint=True).float().triu()
+        assert bench.check(data, (factor + h.tril(-1), tau))[1].startswith("Q'A - R at (")
 
 
 def invariants(bench: Bench) -> ModuleType:
@@ -122,22 +154,6 @@ def test_a_vector_or_several_heads_are_looked_at_whole() -> None:
         assert kind_fault(wrong, X=like) == f"X at {place}: found inf, expected a finite number"
 
 
-def test_each_criterion_of_a_cholesky_factor_fails_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sign, an element above the diagonal, one below: wherever, it is named."""
-    for check in check_of("cholesky", tmp_path, monkeypatch):
-        x = torch.randn(3, 20, 20)
-        a = x @ x.mT + torch.eye(20)
-        right = torch.linalg.cholesky(a)
-        for matrix, row, column in ((0, 0, 0), (1, 19, 19), (2, 7, 7)):
-            wrong = right.clone()
-            wrong[matrix, :, column] *= -1
-            assert check(a, wrong)[1].startswith(f"L at ({matrix}, {row}): found -")
-        for place, name in (((1, 3, 9), "L above its diagonal at (1, 9)"), ((2, 9, 3), "LL' - A at (2, ")):
-            wrong = right.clone()
-            wrong[place] += 0.01
-            assert check(a, wrong)[1].startswith(name)
-
-
 def test_some_products_of_a_cholesky_factor_in_tf32_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One in twenty, spread over all columns, so that none has much of it."""
     with unpacked("cholesky", tmp_path, monkeypatch) as bench:
@@ -150,45 +166,23 @@ def test_some_products_of_a_cholesky_factor_in_tf32_fail(tmp_path: Path, monkeyp
             assert bench.check(changed, right.float())[1].startswith("LL' - A at (0, "), n
 
 
-def test_each_criterion_of_a_qr_factorisation_fails_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R alone, however short its column, and reflectors that are none where there is nothing to factor."""
-    for check in check_of("qr", tmp_path, monkeypatch):
-        a = torch.randn(3, 20, 20)
-        a[:, :, 9] *= 1e-20
-        h, tau = torch.geqrf(a)
-        for column in (9, 19):
-            wrong = h.clone()
-            wrong[1, 4, column] *= 1.01
-            assert check(a, (wrong, tau))[1].startswith(f"Q'A - R at (1, {column}): found ")
-        assert check(torch.zeros_like(a), (h.tril(-1), tau * 1.01))[1].startswith("Q'Q - I at (")
-
-
-def test_nearly_dependent_columns_are_factored_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the reflectors of the last quarter nothing else is wrong."""
-    with unpacked("qr_v2", tmp_path, monkeypatch) as bench:
-        data = bench.generate({"batch": 2, "n": 64, "cond": 0, "seed": 5, "case": "nearrank"})
-        h, tau = torch.geqrf(data)
-        tau[:, 48:] = 0
-        factor = reflect(h, tau, data.double(), adjoint=True).float().triu()
-        assert bench.check(data, (factor + h.tril(-1), tau))[1].startswith("Q'A - R at (")
-
-
 def test_each_criterion_of_eigenvectors_fails_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The order, an eigenvalue, vectors that are not orthogonal, and an element that no eigenvector sees much of."""
-    for check in check_of("eigh", tmp_path, monkeypatch):
+    with unpacked("eigh", tmp_path, monkeypatch) as bench:
         x = torch.randn(3, 64, 64)
         a = x + x.mT
         values, q = torch.linalg.eigh(a)
         order = torch.arange(64)
         order[[5, 9]] = order[[9, 5]]
-        assert check(a, (q[:, :, order], values[:, order]))[1].startswith("L at (0, 6): found ")
+        assert bench.check(a, (q[:, :, order], values[:, order]))[1].startswith("L at (0, 6): found ")
         wrong = values.clone()
         wrong[1, -1] *= 1.1
-        assert check(a, (q, wrong))[1].startswith("AQ - Q diag(L) at (1, 63): found ")
+        assert bench.check(a, (q, wrong))[1].startswith("AQ - Q diag(L) at (1, 63): found ")
         ones = torch.ones(3, 64)
-        assert check(torch.eye(64).repeat(3, 1, 1), (q + 0.01 * q.roll(1, -1), ones))[1].startswith("Q'Q - I at (")
+        turned = q + 0.01 * q.roll(1, -1)
+        assert bench.check(torch.eye(64).repeat(3, 1, 1), (turned, ones))[1].startswith("Q'Q - I at (")
         a[2, 0, 0] += 1.5 * 12_800 * 2**-23 * a[2].abs().sum(0).max()
-        assert check(a, (q, values))[1].startswith("Q diag(L) Q' - A at (2, 0): found ")
+        assert bench.check(a, (q, values))[1].startswith("Q diag(L) Q' - A at (2, 0): found ")
 
 
 def test_other_right_answers_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,10 +190,10 @@ def test_other_right_answers_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     q = torch.linalg.qr(torch.randn(2, 24, 24)).Q
     values = torch.arange(24).div(8, rounding_mode="floor").float().expand(2, 24)
     turned = torch.cat([part @ torch.linalg.qr(torch.randn(2, 8, 8)).Q for part in q.split(8, dim=-1)], dim=-1)
-    for check in check_of("eigh", tmp_path, monkeypatch):
-        assert check((q * values[:, None]) @ q.mT, (-turned, values)) == (True, "")
-    for check in check_of("qr", tmp_path, monkeypatch):
-        assert check(q.triu(), (q.triu(), torch.zeros(2, 24))) == (True, "")
+    with unpacked("eigh", tmp_path, monkeypatch) as bench:
+        assert bench.check((q * values[:, None]) @ q.mT, (-turned, values)) == (True, "")
+    with unpacked("qr", tmp_path, monkeypatch) as bench:
+        assert bench.check(q.triu(), (q.triu(), torch.zeros(2, 24))) == (True, "")
 
 
 def test_reflectors_are_lapacks() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.unit.problems.bench import Bench
-from tests.unit.problems.oracles.mxfp4 import rounded
+from tests.unit.problems.oracles.mxfp4 import rounded, shuffled_places, shuffled_scale_places
 
 pytestmark = pytest.mark.parametrize("bench", ["mxfp4_mm"], indirect=True)
 CASE = {"m": 9, "n": 320, "k": 576, "seed": 7}
@@ -24,28 +24,20 @@ def test_inputs_have_the_public_layout(bench: Bench) -> None:
     ]
 
 
-def test_the_shuffled_values_are_the_values(bench: Bench) -> None:
-    """Byte by byte where the description says: tiles of 16 rows by 16 bytes, two side by side one after the other."""
-    _, _, packed, shuffled, _ = (tensor.view(torch.uint8) for tensor in bench.generate(CASE))
-    rows, width = packed.shape
-    r, b = torch.meshgrid(torch.arange(rows), torch.arange(width), indexing="ij")
-    tile = r // 16 * (width // 32) + b // 32
-    places = tile * 512 + b % 32 // 16 * 256 + r % 16 * 16 + b % 16
-    assert torch.equal(shuffled.flatten()[places], packed)
+def test_the_shuffled_values_and_scales_are_those_of_the_weights(bench: Bench) -> None:
+    """Byte by byte where the description says.
 
-
-def test_the_shuffled_scales_are_the_scales(bench: Bench) -> None:
-    """By the description's formula; with them the weights decode to what MXFP4 holds of B; padding is one."""
-    _, weights, packed, _, shuffled = bench.generate(CASE)
-    rows, blocks = 320, 576 // 32
-    across = shuffled.shape[1]
-    r, j = torch.meshgrid(torch.arange(rows), torch.arange(blocks), indexing="ij")
-    places = r // 32 * 32 * across + j // 8 * 256 + j % 4 * 64 + r % 16 * 4 + j % 8 // 4 * 2 + r % 32 // 16
-    scales = shuffled.flatten().view(torch.uint8)[places]
-    assert torch.equal(bench.module("formats").dequantize(packed, scales).double(), rounded(weights))
-    rest = torch.ones(shuffled.numel(), dtype=torch.bool)
+    With the scales the weights decode to what MXFP4 holds of B; padding is one.
+    """
+    _, weights, packed, shuffled, shuffled_scales = bench.generate(CASE)
+    places = shuffled_places(*packed.shape)
+    assert torch.equal(shuffled.view(torch.uint8).flatten()[places], packed.view(torch.uint8))
+    places = shuffled_scale_places(320, 576 // 32, shuffled_scales.shape[1])
+    flat = shuffled_scales.flatten().view(torch.uint8)
+    assert torch.equal(bench.module("formats").dequantize(packed, flat[places]).double(), rounded(weights))
+    rest = torch.ones(flat.numel(), dtype=torch.bool)
     rest[places.flatten()] = False
-    assert shuffled.flatten().view(torch.uint8)[rest].eq(127).all()
+    assert flat[rest].eq(127).all()
 
 
 def test_no_value_is_halfway(bench: Bench) -> None:

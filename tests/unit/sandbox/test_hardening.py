@@ -21,6 +21,7 @@ from tests.unit.sandbox.samples import FULL
 SPEC = replace(FULL, runtime="runc")
 LEASED = ["c 226:128 rw", "c 511:0 rw"]
 _PRIORITIES = {"nice": [0, 0], "rtprio": [0, 0]}
+_CHANNEL = "nvidia-caps-imex-channels/channel0"
 COMMON = ["c *:* m", "b *:* m", "c 1:3 rwm", "c 136:* rwm", "c 10:200 rwm"]
 
 
@@ -241,42 +242,27 @@ def test_a_source_that_reports_nothing_is_no_difference_but_stands_in_the_record
 
 
 @pytest.mark.parametrize(
-    ("driver", "ids", "nodes", "foreign"),
+    ("driver", "leased", "nodes", "foreign"),
     [
-        (DeviceDriver.NVIDIA, ("GPU-1",), ["nvidia3", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"], ()),
-        (DeviceDriver.NVIDIA, ("GPU-1",), ["nvidia0", "nvidia1", "nvidiactl"], ("/dev/nvidia0", "/dev/nvidia1")),
-        (
-            DeviceDriver.NVIDIA,
-            ("GPU-1",),
-            ["nvidia0", "nvidiactl", "nvidia-caps-imex-channels/channel0"],
-            ("/dev/nvidia-caps-imex-channels/channel0",),
-        ),
+        (DeviceDriver.NVIDIA, "GPU-1", "nvidia3 nvidiactl nvidia-uvm nvidia-uvm-tools", ""),
+        (DeviceDriver.NVIDIA, "GPU-1", "nvidia0 nvidia1 nvidiactl", "nvidia0 nvidia1"),
+        (DeviceDriver.NVIDIA, "GPU-1", f"nvidia0 nvidiactl {_CHANNEL}", _CHANNEL),
         # Where nvidia-drm is loaded, each device has three nodes.
-        (DeviceDriver.CDI, ("nvidia.com/gpu=0",), ["nvidia0", "dri/card1", "dri/renderD128", "nvidiactl"], ()),
-        (
-            DeviceDriver.CDI,
-            ("nvidia.com/gpu=0",),
-            ["nvidia0", "dri/card1", "dri/card2"],
-            ("/dev/dri/card1", "/dev/dri/card2"),
-        ),
-        (DeviceDriver.CDI, ("amd.com/gpu=1",), ["kfd", "dri/card1", "dri/renderD129"], ()),
-        (DeviceDriver.CDI, ("amd.com/gpu=1",), ["kfd", "dri/renderD128", "sda"], ("/dev/sda",)),
-        (
-            DeviceDriver.CDI,
-            ("amd.com/gpu=1",),
-            ["kfd", "dri/renderD128", "dri/renderD129"],
-            ("/dev/dri/renderD128", "/dev/dri/renderD129"),
-        ),
+        (DeviceDriver.CDI, "nvidia.com/gpu=0", "nvidia0 dri/card1 dri/renderD128 nvidiactl", ""),
+        (DeviceDriver.CDI, "nvidia.com/gpu=0", "nvidia0 dri/card1 dri/card2", "dri/card1 dri/card2"),
+        (DeviceDriver.CDI, "amd.com/gpu=1", "kfd dri/card1 dri/renderD129", ""),
+        (DeviceDriver.CDI, "amd.com/gpu=1", "kfd dri/renderD128 sda", "sda"),
+        (DeviceDriver.CDI, "amd.com/gpu=1", "kfd dri/renderD128 dri/renderD129", "dri/renderD128 dri/renderD129"),
     ],
 )
 def test_no_more_accelerators_than_leased_are_inside(
-    driver: DeviceDriver, ids: tuple[str, ...], nodes: list[str], foreign: tuple[str, ...]
+    driver: DeviceDriver, leased: str, nodes: str, foreign: str
 ) -> None:
     """Where the engine's own machinery picks the nodes: one per leased device, its driver's helpers, and no other."""
-    spec = replace(SPEC, devices=Devices(driver=driver, ids=ids))
-    devices = ["/dev/null", *(f"/dev/{node}" for node in nodes)]
+    spec = replace(SPEC, devices=Devices(driver=driver, ids=(leased,)))
+    devices = [f"/dev/{node}" for node in ("null", *nodes.split())]
     found = hardening.violations(spec, observed(spec, counts=kernel(devices=("a *:* rwm",)), devices=devices))
-    assert [each.actual for each in found] == ([foreign] if foreign else [])
+    assert [each.actual for each in found] == ([tuple(f"/dev/{node}" for node in foreign.split())] if foreign else [])
 
 
 def test_where_the_cdi_spec_is_known_only_its_nodes_are_inside() -> None:

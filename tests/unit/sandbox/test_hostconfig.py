@@ -35,76 +35,55 @@ def test_every_rule_sets_its_key_and_nothing_else_does(rule: hardening.Rule, mon
 
 
 def test_the_request_says_what_it_must() -> None:
-    """The settings that isolation stands on, as literals."""
-    body = create_body(FULL, owner="host-1")
+    """The settings that isolation stands on, as literals. Whatever the spec's labels say, reaping depends on ours."""
+    body = create_body(replace(FULL, labels={**FULL.labels, "kernel-runner.owner": "someone"}), owner="host-1")
     host = body["HostConfig"]
-    assert host["NetworkMode"] == "none"
-    assert host["ReadonlyRootfs"] is True
-    assert host["Privileged"] is False
-    assert host["CapDrop"] == ["ALL"]
+    literals: dict[str, object] = {"NetworkMode": "none", "ReadonlyRootfs": True, "Privileged": False}
+    literals |= {"CapDrop": ["ALL"], "Memory": 1 << 30, "MemorySwap": 1 << 30, "PidsLimit": 100, "Runtime": "runsc"}
+    literals |= {"CpusetCpus": "1,3", "CpusetMems": "0", "IpcMode": "private", "CgroupnsMode": "private"}
+    assert {key: host[key] for key in literals} == literals
     assert sorted(host["CapAdd"]) == ["KILL", "SETGID", "SETUID"]
     assert host["SecurityOpt"][0] == "no-new-privileges"
-    assert host["Memory"] == host["MemorySwap"] == 1 << 30
-    assert host["PidsLimit"] == 100
-    assert host["CpusetCpus"] == "1,3"
-    assert host["CpusetMems"] == "0"
-    assert host["IpcMode"] == host["CgroupnsMode"] == "private"
     assert host["LogConfig"]["Type"] == "none"
     limits = {"core": 1, "nofile": 512, "fsize": 1 << 30, "nice": 0, "rtprio": 0}
     assert {limit["Name"]: limit["Hard"] for limit in host["Ulimits"]} == limits
     assert all(mount["ReadOnly"] and mount["BindOptions"]["NonRecursive"] for mount in host["Mounts"])
     assert host["Tmpfs"]["/work"].startswith("rw,nosuid,nodev,exec,size=1048576,")
     assert host["Tmpfs"]["/tmp"].endswith("uid=0,gid=0,mode=1777")
-    assert host["Runtime"] == "runsc"
-    assert body["User"] == "0:0"
+    assert (body["User"], body["Cmd"], body["OpenStdin"], body["StdinOnce"]) == ("0:0", [], True, True)
     assert body["Labels"] == {"kernel-runner.job": "7", "kernel-runner.owner": "host-1"}
-    assert body["OpenStdin"] is body["StdinOnce"] is True
     assert body["Entrypoint"][:3] == ["/opt/env/bin/python", "-I", "-c"]
-    assert body["Cmd"] == []
 
 
-def test_a_label_cannot_take_the_owner_away() -> None:
-    """Reaping depends on our label, whatever the spec's labels say."""
-    body = create_body(replace(FULL, labels={"kernel-runner.owner": "someone"}), owner="us")
-    assert body["Labels"]["kernel-runner.owner"] == "us"
+_CAPABILITIES = [["gpu", "compute", "utility"]]
+_KFD = {"PathOnHost": "/dev/kfd", "PathInContainer": "/dev/kfd", "CgroupPermissions": "rw"}
 
 
 @pytest.mark.parametrize(
-    ("devices", "requests", "nodes", "visible"),
+    ("driver", "ids", "requests", "nodes", "visible"),
     [
-        (None, [], [], True),
-        (
-            Devices(driver=DeviceDriver.CDI, ids=("nvidia.com/gpu=GPU-1",)),
-            [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=GPU-1"]}],
-            [],
-            True,
-        ),
-        (
-            Devices(driver=DeviceDriver.NVIDIA, ids=("GPU-1", "GPU-2")),
-            [{"Driver": "nvidia", "DeviceIDs": ["GPU-1", "GPU-2"], "Capabilities": [["gpu", "compute", "utility"]]}],
-            [],
-            False,
-        ),
-        (
-            Devices(driver=DeviceDriver.NODES, ids=("/dev/kfd",)),
-            [],
-            [{"PathOnHost": "/dev/kfd", "PathInContainer": "/dev/kfd", "CgroupPermissions": "rw"}],
-            True,
-        ),
+        (None, (), [], [], True),
+        (DeviceDriver.CDI, ("nvidia.com/gpu=GPU-1",), [{"Driver": "cdi"}], [], True),
+        (DeviceDriver.NVIDIA, ("GPU-1", "GPU-2"), [{"Driver": "nvidia", "Capabilities": _CAPABILITIES}], [], False),
+        (DeviceDriver.NODES, ("/dev/kfd",), [], [_KFD], True),
     ],
 )
 def test_devices_are_asked_for_by_exactly_one_way(
-    devices: Devices | None, requests: list[Any], nodes: list[Any], visible: bool
+    driver: DeviceDriver | None, ids: tuple[str, ...], requests: list[Any], nodes: list[Any], *, visible: bool
 ) -> None:
     """CDI by name, NVIDIA by UUID, nodes by path; what images say of NVIDIA devices is overridden everywhere else."""
+    devices = None if driver is None else Devices(driver=driver, ids=ids)
     body = create_body(replace(FULL, devices=devices), owner="o")
-    assert body["HostConfig"]["DeviceRequests"] == requests
+    assert body["HostConfig"]["DeviceRequests"] == [{**request, "DeviceIDs": [*ids]} for request in requests]
     assert body["HostConfig"]["Devices"] == nodes
     assert ("NVIDIA_VISIBLE_DEVICES=void" in body["Env"]) is visible
 
 
 def test_the_boot_document_is_what_init_reads() -> None:
-    """Programs, accounts, caps and environment arrive as they were written."""
+    """Programs, accounts, caps and environment arrive as they were written.
+
+    HOME and TMPDIR of the spec are for the worker: the judge writes only where the worker cannot.
+    """
     boot = parse_boot(boot_document(FULL))
     assert boot.kind == "pair"
     assert boot.judge == ("python", "judge")
@@ -115,16 +94,10 @@ def test_the_boot_document_is_what_init_reads() -> None:
     assert (boot.judge_account.oom_score_adj, boot.worker_account.oom_score_adj) == (200, 1000)
     assert boot.report_bytes == FULL.limits.report_bytes
     assert boot.worker_environment({"A": "b"})["PATH"] == "/bin"
-    assert boot.judge_environment({})["TMPDIR"] == "/judge"
-    assert boot.worker_environment({})["HOME"] == "/work"
-
-
-def test_the_environment_of_the_spec_cannot_move_the_judges_home() -> None:
-    """HOME and TMPDIR of the spec are for the worker; the judge writes only where the worker cannot."""
-    spec = replace(FULL, environment={"HOME": "/work/x", "TMPDIR": "/work/y"})
-    boot = parse_boot(boot_document(spec))
-    assert boot.worker_environment({})["HOME"] == "/work/x"
-    assert boot.judge_environment({})["HOME"] == boot.judge_environment({})["TMPDIR"] == "/judge"
+    moved = parse_boot(boot_document(replace(FULL, environment={"HOME": "/work/x", "TMPDIR": "/work/y"})))
+    assert [each.worker_environment({})["HOME"] for each in (boot, moved)] == ["/work", "/work/x"]
+    for each in (boot, moved):
+        assert each.judge_environment({})["HOME"] == each.judge_environment({})["TMPDIR"] == "/judge"
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,7 @@ def test_a_steps_request_is_the_same_after_its_journey() -> None:
     assert parse_request(message) == request
 
 
+_ODD: tuple[dict[str, object], ...] = ({"argv": []}, {"argv": [1]}, {"continue_if": "maybe"}, {"artifacts": ["/x"]})
 _STEP: dict[str, object] = dict(StepsRequest(files={}, steps=(Step(name="x", argv=("y",)),)).to_message()["steps"][0])
 
 
@@ -137,10 +138,7 @@ _STEP: dict[str, object] = dict(StepsRequest(files={}, steps=(Step(name="x", arg
         ({"files": {"x": "%"}}, "not base64"),
         ({"files": None}, "'files' is NoneType"),
         ({"keep": ["/etc"]}, "does not stay below"),
-        *(
-            ({"steps": [_STEP | odd]}, "does not parse")
-            for odd in ({"argv": []}, {"argv": [1]}, {"continue_if": "maybe"}, {"artifacts": ["/x"]})
-        ),
+        *(({"steps": [_STEP | odd]}, "does not parse") for odd in _ODD),
     ],
 )
 def test_a_request_that_makes_no_sense_is_a_sentence(change: dict[str, object], reason: str) -> None:

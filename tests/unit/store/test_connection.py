@@ -56,24 +56,22 @@ def test_every_error_has_its_class(sqlstate: str, name: str, ours: type[Exceptio
     assert connection._is_outage(found) is closes, name
 
 
-def test_whatever_breaks_the_connection_is_an_outage() -> None:
-    """The server ended an idle transaction: no class of errors that is waited out, but the connection is gone."""
-    found = error("25P03")
-    assert connection._translated(found, broken=False) is found
-    assert isinstance(connection._translated(found, broken=True), DatabaseUnavailableError)
-
-
 @pytest.mark.parametrize(("sqlstate", "ours"), [("KR001", SubmissionError), ("KR015", NotFoundError)])
 def test_our_functions_speak_for_themselves(sqlstate: str, ours: type[Exception]) -> None:
-    """Their refusals carry the message for the user."""
+    """Their refusals carry the message for the user. Whatever breaks the connection is an outage.
+
+    The server ended an idle transaction: no class of errors that is waited out, but the connection is gone.
+    """
 
     class Refusal(psycopg.errors.RaiseException):
         pass
 
     Refusal.sqlstate = sqlstate
     translated = connection._translated(Refusal("no leaderboard 'x'"), broken=False)
-    assert type(translated) is ours
-    assert str(translated) == "no leaderboard 'x'"
+    assert (type(translated), str(translated)) == (ours, "no leaderboard 'x'")
+    idle = error("25P03")
+    assert connection._translated(idle, broken=False) is idle
+    assert isinstance(connection._translated(idle, broken=True), DatabaseUnavailableError)
 
 
 def sacrificed() -> DatabaseUnavailableError:

@@ -46,9 +46,9 @@ def test_a_release_is_put_with_all_that_belongs_to_it_and_removed(
     host: Host, commands: Commands, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Links, user, directories; again, nothing is written. What is the operator's stays, with the folders it is in."""
-    assert host.release is None
+    before = host.release
     host.put(RELEASE)
-    assert host.release == RELEASE
+    assert (before, host.release) == (None, RELEASE)
     assert str(host.at(LINK).readlink()) == f"{RELEASE}/bin"
     assert commands.asked == [
         "systemd-sysusers kernel-runner.conf",

@@ -54,12 +54,16 @@ def example(tmp_path: Path) -> Path:
 
 
 def test_the_example_is_a_task(example: Path) -> None:
-    """The page's files make a folder that loads, with the work it states."""
+    """The page's files make a folder that loads, with the work it states. So does the page's competition file."""
     folder = load_folder(example)
     assert (folder.task.harness, folder.task.ranking_by) == (Harness.BUILTIN, Ranking.GEOM)
     assert folder.gpus == ("CPU", "H100")
     assert folder.task.extra.bytes is not None
     assert work(folder.task.extra.bytes, {"rows": 2, "cols": 3}) == 32
+    path = example.parent / "starter.yaml"
+    path.write_text(block("Several at once", "yaml"))
+    (problem,) = load_competition(path)
+    assert (problem.name, problem.gpus, problem.deadline is None) == ("row-max", ("CPU",), False)
 
 
 def test_the_tables_list_every_key() -> None:
@@ -80,11 +84,3 @@ def test_the_errors_shown_are_the_errors_given(example: Path, monkeypatch: pytes
         line for line in section("5. Try it").splitlines() if line.startswith("tasks/problems/row_max/task.yml")
     )
     assert str(caught.value) == expected.replace("tasks/problems/row_max", "row_max")
-
-
-def test_the_competition_shown_loads(example: Path) -> None:
-    """So does the page's competition file."""
-    path = example.parent / "starter.yaml"
-    path.write_text(block("Several at once", "yaml"))
-    (problem,) = load_competition(path)
-    assert (problem.name, problem.gpus, problem.deadline is None) == ("row-max", ("CPU",), False)

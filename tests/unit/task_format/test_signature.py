@@ -74,18 +74,13 @@ def test_what_the_source_alone_does_not_tell_is_left_to_the_run(source: str) -> 
 
 def test_an_imported_function_is_looked_up_in_the_tasks_files() -> None:
     """Under the name that its own file has for it; files that import each other are no answer."""
-    files = {
-        "reference.py": "from inputs import make as generate_input\n",
-        "inputs.py": "def make(n, *, seed=1): ...\n",
-    }
+    reference = "from inputs import make as generate_input\n"
+    files = {"reference.py": reference, "inputs.py": "def make(n, *, seed=1): ...\n"}
     signature = signature_of(files)
     assert signature is not None
     assert (signature.names, signature.required) == (("n", "seed"), frozenset({"n"}))
-    assert (
-        signature_of({**files, "reference.py": "from again import *\n", "again.py": files["reference.py"]}) == signature
-    )
-    again = {**files, "inputs.py": "from reference import generate_input as make\n"}
-    assert signature_of(again) is None
+    assert signature_of({**files, "reference.py": "from again import *\n", "again.py": reference}) == signature
+    assert signature_of({**files, "inputs.py": "from reference import generate_input as make\n"}) is None
 
 
 def test_every_types_cases_are_compared_and_the_nearest_name_is_given(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import http.client
 import json
 import socket
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -28,7 +28,6 @@ class Answers(HealthReport):
 
     def __init__(self) -> None:
         self.good = True
-        self.metrics_say: Callable[[], bytes] = lambda: b"a 1\n"
 
     def health(self) -> tuple[bool, Json]:
         """Alive or not."""
@@ -39,8 +38,8 @@ class Answers(HealthReport):
         return self.good, {"ready": self.good}
 
     def metrics(self) -> bytes:
-        """Whatever."""
-        return self.metrics_say()
+        """One number."""
+        return b"a 1\n"
 
 
 @pytest.fixture
@@ -67,12 +66,11 @@ def test_it_answers_on_a_port(served: Endpoint, answers: Answers) -> None:
     """200 with JSON while all is well, 503 while it is not; metrics as they come; else 404 with what there is."""
     served.listen(HttpAddress(host="127.0.0.1", port=0))
     address = bound(served)
-    assert get(address, "/healthz") == (200, '{"alive": true}\n')
-    assert get(address, "/readyz?verbose") == (200, '{"ready": true}\n')
+    for good, status in ((True, 200), (False, 503)):
+        answers.good = good
+        assert get(address, "/healthz") == (status, json.dumps({"alive": good}) + "\n")
+        assert get(address, "/readyz?verbose") == (status, json.dumps({"ready": good}) + "\n")
     assert get(address, "/metrics") == (200, "a 1\n")
-    answers.good = False
-    assert get(address, "/healthz") == (503, '{"alive": false}\n')
-    assert get(address, "/readyz") == (503, '{"ready": false}\n')
     status, said = get(address, "/")
     assert status == 404
     assert json.loads(said)["error"] == "there is nothing at '/', expected /healthz, /readyz or /metrics"
@@ -93,26 +91,21 @@ def test_it_answers_on_a_socket_of_its_user_and_group(served: Endpoint, tmp_path
     assert not path.exists()
 
 
-def test_what_is_no_socket_is_not_removed(served: Endpoint, tmp_path: Path) -> None:
-    """A path that names a file of another program is an error in the log."""
+def test_an_address_that_cannot_be_had_is_said(served: Endpoint, tmp_path: Path) -> None:
+    """Jobs do not wait for it. A path that names a file of another program is an error, and the file is not removed."""
     path = tmp_path / "precious"
     path.write_text("data", encoding="utf-8")
-    with capture_logs() as logs:
+    with socket.socket() as squatter, capture_logs() as logs:
         served.listen(HttpAddress(path=path))
         served.close()
-    assert "precious is no socket" in logs[0]["error"]
-    assert path.read_text(encoding="utf-8") == "data"
-
-
-def test_an_address_that_is_taken_is_said(served: Endpoint) -> None:
-    """Jobs do not wait for it."""
-    with socket.socket() as squatter, capture_logs() as logs:
         squatter.bind(("127.0.0.1", 0))
         squatter.listen()
         served.listen(HttpAddress(host="127.0.0.1", port=squatter.getsockname()[1]))
         assert served.bound is None
-    assert [line["event"] for line in logs] == ["http_not_listening"]
-    assert logs[0]["error"].startswith("Address already in use: free the address, or name another as http_listen")
+    assert path.read_text(encoding="utf-8") == "data"
+    assert "precious is no socket" in logs[0]["error"]
+    assert logs[-1]["event"] == "http_not_listening"
+    assert logs[-1]["error"].startswith("Address already in use: free the address, or name another as http_listen")
 
 
 def test_clients_that_say_nothing_keep_no_other_out_for_long(served: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,16 +37,15 @@ def test_the_watchdog_is_told_as_long_as_the_main_thread_keeps_its_word() -> Non
 
 
 def test_messages_come_by_themselves_and_end_with_the_block() -> None:
-    """A third of the watchdog's period apart, from a thread of its own."""
+    """A third of the watchdog's period apart, from a thread of its own.
+
+    A daemon in a terminal has no service manager and no such thread: its user sees it.
+    """
     heard = threading.Semaphore(0)
     watchdog = Watchdog(lambda _message: heard.release(), watchdog_s=0.03)
     with watchdog.running():
         for _ in range(3):
             assert heard.acquire(timeout=PATIENCE_S)
     assert "watchdog" not in {thread.name for thread in threading.enumerate()}
-
-
-def test_without_a_service_manager_there_is_no_thread() -> None:
-    """A daemon in a terminal has no watchdog: its user sees it."""
     with Watchdog().running():
         assert "watchdog" not in {thread.name for thread in threading.enumerate()}

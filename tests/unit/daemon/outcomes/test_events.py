@@ -20,30 +20,25 @@ QUEUED, CANCELLED, DONE = (
 
 
 @pytest.mark.parametrize(
-    ("publish", "expected"),
+    ("publish", "event", "says"),
     [
-        (lambda to: to.claimed(job(5), host="h"), {"event": "claimed", "host": "h"}),
+        (lambda to: to.claimed(job(5), host="h"), "claimed", {"host": "h"}),
         (
             lambda to: to.committed(job(5), Verdict.ACCEPTED, submission_done=True),
-            {"event": "done", "verdict": "accepted", "submission_done": True},
+            "done",
+            {"verdict": "accepted", "submission_done": True},
         ),
-        (lambda to: to.ended(job(5), QUEUED), {"event": "queued", "submission_done": False}),
-        (lambda to: to.ended(job(5), CANCELLED), {"event": "cancelled", "submission_done": True}),
-        (
-            lambda to: to.ended(job(5), DONE),
-            {"event": "done", "verdict": "internal_error", "submission_done": True},
-        ),
-        (
-            lambda to: to.reclaimed(Reclaimed(**ABOUT, **vars(QUEUED))),
-            {"event": "queued", "submission_done": False},
-        ),
+        (lambda to: to.ended(job(5), QUEUED), "queued", {"submission_done": False}),
+        (lambda to: to.ended(job(5), CANCELLED), "cancelled", {"submission_done": True}),
+        (lambda to: to.ended(job(5), DONE), "done", {"verdict": "internal_error", "submission_done": True}),
+        (lambda to: to.reclaimed(Reclaimed(**ABOUT, **vars(QUEUED))), "queued", {"submission_done": False}),
     ],
 )
 def test_every_event_says_what_happened_to_which_job(
-    publish: Callable[[EventPublisher], None], expected: Json, monkeypatch: pytest.MonkeyPatch
+    publish: Callable[[EventPublisher], None], event: str, says: Json, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that can end a submission say whether they did."""
     events: list[Json] = []
     monkeypatch.setattr(EventPublisher, "publish", lambda _, event: events.append(event))
     publish(EventPublisher(lambda purpose: pytest.fail(f"no connection is needed: {purpose}")))
-    assert events == [{**expected, **ABOUT}]
+    assert events == [{"event": event, **says, **ABOUT}]

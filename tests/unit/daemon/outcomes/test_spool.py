@@ -119,21 +119,36 @@ def test_damaged_files_are_removed_with_a_line_each(spool: Spool, directory: Pat
     assert [path.name for path in directory.iterdir()] == ["00000003-3-2.result"]
 
 
-@pytest.mark.parametrize("call", ["read_bytes", "iterdir"])
 def test_a_disk_that_cannot_be_read_now_loses_nothing(
-    spool: Spool, directory: Path, monkeypatch: pytest.MonkeyPatch, call: str
+    spool: Spool, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error that may pass is no damage: results, and leases where they are known, are held; the log says why."""
+    """An error that may pass is no damage: the result is delivered when it has."""
     assert spool.put(job(), result(), slot="cpu0")
     found = the_only(spool)
-    looks = Spool(directory) if call == "read_bytes" else spool
+
+    def fail(_: Path) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
     with monkeypatch.context() as patched, capture_logs() as logs:
-        patched.setattr(Path, call, Mock(side_effect=OSError(errno.EIO, "Input/output error")))
-        assert looks.pending() == looks.pending() == (() if call == "read_bytes" else (found,))
-        if call == "read_bytes":
-            assert spool.load(found) is None
-    assert [line["event"] for line in logs] == ["spool_failed"] * (2 if call == "read_bytes" else 1)
-    assert looks.load(the_only(looks)) == result()
+        patched.setattr(Path, "read_bytes", fail)
+        later = Spool(directory)
+        assert later.pending() == ()
+        assert later.pending() == ()
+        assert spool.load(found) is None
+    assert [line["event"] for line in logs] == ["spool_failed"] * 2
+    assert later.load(the_only(later)) == result()
+
+
+def test_a_directory_that_cannot_be_read_now_loses_nothing(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its results are still held, and so are their leases; the log says why once."""
+    assert spool.put(job(), result(), slot="cpu0")
+    found = the_only(spool)
+    full = OSError(errno.EMFILE, "Too many open files")
+    with monkeypatch.context() as patched, capture_logs() as logs:
+        patched.setattr(Path, "iterdir", Mock(side_effect=full))
+        assert spool.pending() == spool.pending() == (found,)
+    assert [line["event"] for line in logs] == ["spool_failed"]
+    assert spool.load(the_only(spool)) == result()
 
 
 @pytest.mark.parametrize(

@@ -72,3 +72,16 @@ ORACLES = {
     "moe_mxfp4": Oracle(moe_mxfp4, torch.bfloat16, off=0.5),
     "mixed_mla": Oracle(mixed_mla, torch.bfloat16, off=0.15),
 }
+
+
+def shuffled_places(rows: int, width: int) -> torch.Tensor:
+    """Where the byte of each row and place of packed values lies: in tiles of 16 rows by 16 bytes, two side by side."""
+    r, b = torch.meshgrid(torch.arange(rows), torch.arange(width), indexing="ij")
+    tile = r // 16 * (width // 32) + b // 32
+    return tile * 512 + b % 32 // 16 * 256 + r % 16 * 16 + b % 16
+
+
+def shuffled_scale_places(rows: int, blocks: int, across: int) -> torch.Tensor:
+    """Where the scale of each row and block lies, by the descriptions' formula."""
+    r, j = torch.meshgrid(torch.arange(rows), torch.arange(blocks), indexing="ij")
+    return r // 32 * 32 * across + j // 8 * 256 + j % 4 * 64 + r % 16 * 4 + j % 8 // 4 * 2 + r % 32 // 16
