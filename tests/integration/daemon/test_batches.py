@@ -27,7 +27,7 @@ from tests.chaos.server import Server
 from tests.integration.daemon.groups import known, looking
 from tests.integration.daemon.process import ROOT
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import MakeRig, Rig
+from tests.integration.daemon.rig import Rig
 from tests.support.waiting import PATIENCE_S, wait_until
 
 #: Items in whose middle everything is killed: 400 by default, or KERNEL_RUNNER_TEST_EXAMPLES.
@@ -123,21 +123,6 @@ def test_a_fault_of_ours_is_no_reward(served: Rig) -> None:
             client.rewards(items, "kevin@1", strict=True)
 
 
-def test_a_caller_that_comes_again_finds_its_results(served: Rig) -> None:
-    """Under the keys of the first call: nothing runs twice, whatever the name of the batch."""
-    items = [item(number) for number in range(30)]
-    with Client(served.url, gpu_type="CPU", batch="first") as client:
-        first = client.evaluate(items)
-    seen = len(served.evaluator.seen)
-    with Client(served.url, gpu_type="CPU", batch="first") as client:
-        assert client.evaluate(items) == first
-    with Client(served.url, gpu_type="CPU") as client:
-        assert client.evaluate(items) == first
-        # Some of them known, some new.
-        assert [result.verdict for result in client.evaluate([*items[:3], item(99)])] == ["accepted"] * 4
-    assert len(served.evaluator.seen) == seen + 1
-
-
 def test_no_more_is_open_than_the_client_may_have(rig: Rig) -> None:
     """Items wait in the program, and are taken from the iterable as results come."""
     look, asked = looking(0.01), threading.Event()
@@ -199,30 +184,6 @@ def test_an_outage_is_waited_out_or_said(rig: Rig, proxy: Proxy) -> None:
         proxy.shut()
         with pytest.raises(DatabaseUnavailableError):
             client.evaluate([item(100)])
-
-
-def test_a_spooled_group_is_committed_later(make_rig: MakeRig, proxy: Proxy) -> None:
-    """The database is away when the group ends: its results wait on disk, and come in once."""
-    proxy.open()
-    rig = make_rig(daemon_url=proxy.url)
-    script = looking()
-    ended: list[int] = []
-
-    def shut(*given: Any) -> Any:  # noqa: ANN401 - as a script
-        if not ended:
-            proxy.shut()
-        ended.append(given[0].id)
-        return script(*given)
-
-    rig.evaluator.script = shut
-    rig.start()
-    rig.wait_for(lambda: known(rig.url), "the GPU type is published")
-    with Client(rig.url, gpu_type="CPU") as client:
-        stream = client.stream([item(number) for number in range(5)])
-        wait_until(lambda: rig.spool.count == 1, "it is spooled")
-        proxy.open()
-        assert {result.verdict for result in stream} == {"accepted"}
-    assert len(ended) == 1
 
 
 CLIENT = """

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -15,15 +14,10 @@ from runner.base.model import Job, JobResult, JobState, Verdict
 from runner.daemon import slot
 from runner.daemon.outcomes.writer import OutcomeWriter
 from runner.store import Completion, Store
-from tests.integration.daemon.process import Process
-from tests.integration.daemon.rig import MakeRig, Rig
+from tests.integration.daemon.rig import Rig
 from tests.support.waiting import PATIENCE_S
 
 HOLD = "SELECT FROM leaderboard.submission WHERE id = %(id)s FOR UPDATE"
-END_STATEMENTS = """
-    SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
-    WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'
-"""
 
 
 @contextmanager
@@ -108,24 +102,3 @@ def test_a_daemon_that_is_told_to_stop_waits_for_what_was_handed_over(rig: Rig) 
     assert rig.join() == 0
     job = rig.job(submission)
     assert (job.verdict, job.attempt, rig.spool.count) == (Verdict.ACCEPTED, 1, 0)
-
-
-def test_a_daemon_killed_between_evaluation_and_commit_costs_an_evaluation(
-    make_rig: MakeRig, make_process: Callable[..., Process], tmp_path: Path
-) -> None:
-    """SIGKILL while the result waits in memory: the next process evaluates the job again, and one result counts."""
-    settings = {"state_dir": str(tmp_path / "state"), "lease_s": 600.0}
-    rig = make_rig(**settings)
-    process = make_process(**settings)
-    submission = rig.submit()
-    process.expect("begun")
-    with held(rig, submission) as connection:
-        process.open_gate()
-        process.expect("handed")
-        process.close()
-        # The server goes on with a statement that a client has sent before it died.
-        connection.execute(END_STATEMENTS)
-    assert rig.spool.count == 0
-    rig.start()
-    job = rig.done(submission)
-    assert (job.verdict, job.attempt, len(job.runs)) == (Verdict.ACCEPTED, 2, 1)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from runner.base.model import JobState, Slot, Verdict
+from runner.base.model import JobState, Slot
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import JOBS, Evaluator, MakeRig, accepted
 from tests.support.waiting import PATIENCE_S
@@ -129,15 +129,3 @@ def test_a_name_that_was_taken_during_an_outage_is_not_acted_in(make_rig: MakeRi
     proxy.open()
     rig.wait_for(lambda: rig.waiting_for == "the host name", "it noticed that, too")
     assert rig.job(submission).state is JobState.RUNNING
-
-
-def test_a_job_that_its_daemons_die_of_is_not_run_for_ever(make_rig: MakeRig) -> None:
-    """Four processes died with it, and so did the fifth: the sixth ends it, and serves the next."""
-    rig = make_rig(lease_s=3600.0)
-    deadly = rig.submit()
-    rig.claim()
-    rig.sql("UPDATE runner.job SET reclaims = 4")
-    harmless = rig.submit()
-    rig.start()
-    assert rig.done(deadly).verdict is Verdict.INTERNAL_ERROR
-    assert [job_id for job_id, _, _ in rig.evaluator.seen] == [rig.done(harmless).id]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from runner.base.errors import DatabaseUnavailableError
-from runner.base.model import Job, JobResult, Verdict
-from runner.store import Completion, Store, migrate
-from tests.chaos.server import Server
+from runner.base.model import Verdict
 from tests.integration.daemon.process import Process
 from tests.integration.daemon.proxy import Proxy
 from tests.integration.daemon.rig import JOBS, MakeRig, Rig
@@ -116,54 +112,3 @@ def test_a_result_of_a_job_that_another_host_took_meanwhile_is_evidence(
     job = rig.job(submission)
     assert (job.verdict, job.attempt, len(job.runs)) == (Verdict.ACCEPTED, 2, 1)
     rig.wait_for(lambda: not rig.daemon or not rig.daemon._keeper.held(), "its lease is let go")
-
-
-def test_an_answer_that_was_lost_does_not_make_a_second_commit(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commit went through and the connection broke: the same result comes again, by way of the spool."""
-    complete, complete_all = Store.complete, Store.complete_all
-    again: list[Completion] = []
-
-    def deaf(store: Store, results: Sequence[tuple[Job, JobResult]]) -> None:
-        complete_all(store, results)
-        raise DatabaseUnavailableError("the connection broke after the commit")
-
-    def heard(store: Store, job: Job, result: JobResult) -> Completion:
-        again.append(complete(store, job, result))
-        return again[-1]
-
-    monkeypatch.setattr(Store, "complete_all", deaf)
-    monkeypatch.setattr(Store, "complete", heard)
-    rig.start()
-    submission = rig.submit()
-    rig.wait_for(lambda: again, "it came again")
-    assert again == [Completion(submission_done=True)]
-    job = rig.done(submission)
-    assert (job.attempt, len(job.runs)) == (1, 1)
-    assert rig.sql(STALE) == []
-    rig.wait_for(lambda: rig.spool.count == 0, "forgotten")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """A server of our own, which may be stopped."""
-    with Server() as made:
-        made.start()
-        yield made
-
-
-def test_a_crash_of_the_server_itself_during_a_run_costs_nothing(make_rig: MakeRig, server: Server) -> None:
-    """An immediate stop, away for longer than the lease, recovery: one commit, one evaluation, and work goes on."""
-    migrate(server.url("postgres"))
-    rig = make_rig(database=server.url("postgres"), lease_s=8.0)
-    gate, submission = rig.begin()
-    rig.store.close()
-    server.crash()
-    gate.go.set()
-    rig.wait_for(lambda: rig.spool.count == 1, "the result is spooled")
-    threading.Event().wait(rig.config.lease_s)
-    server.start()
-    job = rig.done(submission)
-    assert (job.verdict, job.attempt, job.failures, len(job.runs)) == (Verdict.ACCEPTED, 1, 0, 1)
-    assert [job_id for job_id, _, _ in rig.evaluator.seen] == [job.id]
-    assert rig.sql(STALE) == []
-    rig.wait_done(rig.submit())

@@ -235,10 +235,3 @@ os.closerange(0, 4096)
     assert report.author_exit == AuthorExit(call="the reference", place="benchmark 2 of 4", how=how)
     assert (report.ok, report.message) == (False, str(report.author_exit))
     assert report.outcome.ending is Ending.COMPLETED
-
-
-def test_a_worker_that_floods_its_output_blocks_only_itself(workshop: Workshop) -> None:
-    """A judge that does not read the worker's pipes is not disturbed by a full one."""
-    judge = "request(); peer = line(); peer.recv(1); step('test', json.dumps('fine'))"
-    worker = "line.sendall(b'x')\nwhile True: os.write(1, b'y' * 65536)"
-    assert workshop.said(judge, worker) == "fine"

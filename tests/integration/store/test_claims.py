@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from runner.base.errors import DatabaseUnavailableError, HostNameTakenError, StaleAttemptError
+from runner.base.errors import DatabaseUnavailableError
 from runner.base.model import Job, JobState, Verdict
 from runner.store import Claims, Completion, Ended
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
-from tests.integration.store.conftest import Bench, Db, count, notes, refused, result, rows, run_record, value
+from tests.integration.store.conftest import Bench, Db, notes, ranked, refused, result, rows, run_record, value
 
 
 def claim(bench: Bench, host: str = "host-a", **slots: int) -> Claims:
@@ -57,21 +57,6 @@ def test_a_claim_says_how_the_host_stands(queue: Bench, db: Db) -> None:
     assert queue.overdue()
 
 
-def test_two_daemons_cannot_go_by_one_name(bench: Bench, db: Db) -> None:
-    """The name is free once its daemon has said goodbye or was silent for a minute; draining outlives all of it."""
-    bench.register("host-a")
-    db.execute("UPDATE runner.host SET draining = true")
-    bench.register("host-a", version="2")
-    with pytest.raises(HostNameTakenError, match="expected instance other, found host-a"):
-        bench.register("host-a", instance="other")
-    db.execute("UPDATE runner.host SET last_seen = now() - interval '61 seconds'")
-    bench.register("host-a", instance="other")
-    bench.store.unregister_host("host-a", instance="other")
-    bench.register("host-a", instance="third")
-    (host,) = bench.store.hosts()
-    assert (host.draining, host.stopped_at, host.gpu_types) == (True, None, ("CPU",))
-
-
 def fail(bench: Bench, db: Db, job: Job, slot: str = "cpu0") -> None:
     """A failure whose pause is over at once; what is to be avoided stays so for a minute."""
     bench.store.fail(job, error="no disk", report=None, slot=slot)
@@ -98,21 +83,6 @@ def test_how_often_a_job_is_tried_again_is_set_for_the_queue(queue: Bench, db: D
         queue.claim()
         ends += [taken.state for taken in queue.store.recover(host="host-a", keep=())]
     assert ends == [JobState.QUEUED, JobState.QUEUED, JobState.DONE]
-
-
-def test_a_failed_job_goes_to_another_host_first(queue: Bench, db: Db) -> None:
-    """For a minute not to the one it failed on, if another one that is alive serves its type."""
-    queue.register("host-a")
-    queue.register("host-b")
-    queue.submit()
-    fail(queue, db, queue.claim())
-    assert queue.idle()
-    job = queue.claim(host="host-b")
-    assert job.avoid_slot is None
-    fail(queue, db, job)
-    assert queue.idle(host="host-b")
-    db.execute("UPDATE runner.job SET avoid_until = now()")
-    assert queue.claim(host="host-b").failures == 2
 
 
 @pytest.mark.parametrize(
@@ -223,30 +193,6 @@ def test_cancelling_a_running_job_calls_its_host(bench: Bench, db: Db) -> None:
     assert bench.store.cancelled(job) == Ended(state=JobState.CANCELLED, submission_done=False)
 
 
-def test_a_name_that_another_daemon_has_taken_serves_its_owner_only(queue: Bench, db: Db) -> None:
-    """A host that stood still for a minute gets no job, renews no lease, releases nothing, and does not look alive."""
-    for _ in range(3):
-        queue.submit()
-    queue.register("host-a", instance="first")
-    held = queue.store.claim(host="host-a", slots={"CPU": 1}, lease_s=60, instance="first").jobs[0]
-    db.execute("UPDATE runner.host SET last_seen = now() - interval '2 minutes'")
-    queue.register("host-a", instance="second")
-    (own,) = queue.store.claim(host="host-a", slots={"CPU": 1}, lease_s=60, instance="second").jobs
-    db.execute("UPDATE runner.host SET last_seen = now() - interval '30 seconds'")
-
-    claims = queue.store.claim(host="host-a", slots={"CPU": 1}, lease_s=60, instance="first")
-    assert (claims.jobs, claims.registered, claims.rivals) == ((), False, None)
-    keys = [(held.id, 1), (own.id, 1)]
-    states = queue.store.heartbeat(host="host-a", lease_s=600, held=keys, instance="first")
-    assert [state.ours for state in states] == [False, False]
-    assert queue.store.recover(host="host-a", keep=(), instance="first") == []
-    assert value(db, "SELECT now() - last_seen > interval '29 seconds' FROM runner.host"), "it does not look alive"
-    renewed = "SELECT max(lease_expires_at) > now() + interval '61 seconds', count(*) FROM runner.job"
-    assert rows(db, f"{renewed} WHERE state = 'running'") == [(False, 2)]
-    assert queue.store.claim(host="host-a", slots={}, lease_s=60, instance="second").registered
-    assert [back.job_id for back in queue.store.recover(host="host-a", keep=keys[1:], instance="second")] == [held.id]
-
-
 #: What may stand where something that can be read should be, and what is said of it.
 ODD = {
     "a number too long": (
@@ -291,20 +237,6 @@ def test_a_job_that_cannot_be_read_spoils_no_other(bench: Bench, db: Db, odd: st
     assert (verdict, cause in error) == ("internal_error", True)
 
 
-def test_a_result_given_twice_in_one_batch_is_written_once(queue: Bench, db: Db) -> None:
-    """The database ensures it, for every caller: the first counts, the second is to be given again."""
-    jobs = [queue.claim_of(queue.submit()) for _ in range(2)]
-    accepted, wrong = result(Verdict.ACCEPTED, run_record()), result(Verdict.WRONG_ANSWER, run_record(passed=False))
-    committed = Completion(submission_done=True)
-    given = [(jobs[0], accepted), (jobs[1], accepted), (jobs[0], wrong), (jobs[0], accepted)]
-    assert queue.store.complete_all(given) == [committed, committed, None, None]
-    assert rows(db, "SELECT verdict FROM runner.job") == [("accepted",)] * 2
-    assert (count(db, "leaderboard", "runs"), count(db, "runner", "stale_result")) == (2, 0)
-    stale, again = queue.store.complete_all([(jobs[0], wrong)] * 2)
-    assert isinstance(stale, StaleAttemptError)
-    assert again is None
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -342,3 +274,18 @@ def test_a_job_that_no_host_begins_in_time_is_cancelled(bench: Bench, db: Db) ->
     assert bench.accept(begun).submission_done
     assert bench.claim("A100").submission_id == kept
     assert rows(db, "SELECT id FROM runner.job WHERE expires_at IS NOT NULL") == []
+
+
+def test_a_ranked_submission_expires_as_a_whole_unless_its_public_job_began_in_time(queue: Bench, db: Db) -> None:
+    """What a host has begun is evaluated whole."""
+    until = datetime.now(UTC) + timedelta(hours=1)
+    begun = queue.submit(mode="leaderboard", expires_at=until)
+    public = queue.claim_of(begun)
+    late = queue.submit(mode="leaderboard", expires_at=until, user_id="u2")
+    db.execute("UPDATE runner.job SET expires_at = now() - interval '1 s' WHERE expires_at IS NOT NULL")
+    (taken,) = queue.store.reclaim()
+    assert (taken.submission_id, taken.submission_done) == (late, True)
+    view = queue.store.submission(late)
+    assert (view.status.state, [job.state for job in view.jobs]) == (JobState.CANCELLED, [JobState.CANCELLED] * 2)
+    queue.store.complete(public, ranked(public))
+    assert queue.claim_of(begun).secret
