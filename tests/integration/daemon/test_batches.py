@@ -70,39 +70,35 @@ def test_ten_lines_from_candidates_to_rewards(served: Rig) -> None:
     assert _rows(served.url, "SELECT count(*) FROM runner.item") == [(len(items),)]
 
 
-@pytest.mark.parametrize("most", [1, 5])
-def test_a_quota_below_what_a_client_sends_at_once_lets_all_through(served: Rig, most: int) -> None:
+def test_a_quota_below_what_a_client_sends_at_once_lets_all_through(served: Rig) -> None:
     """In smaller parts: waiting alone would never end."""
-    served.sql("SELECT runner.set_open_items(session_user, session_user, %(most)s)", most=most)
+    for most in (1, 5):
+        served.sql("SELECT runner.set_open_items(session_user, session_user, %(most)s)", most=most)
+        with Client(served.url, gpu_type="CPU") as client:
+            results = client.evaluate(item(10 * most + number) for number in range(6))
+            assert [result.correct for result in results] == [True] * 6
+
+
+def test_what_a_caller_gets_wrong_is_a_sentence(served: Rig) -> None:
+    """Not an error of the driver, and before anything is evaluated; equal items may share a key, others may not."""
+    one, other = (replace(item(number), key="same") for number in (1, 2))
+    wrong: list[tuple[list[Item], dict[str, Any], str]] = [
+        ([one, other], {}, "'same' is the key of two items"),
+        *(([replace(one, key=key)], {}, "key '") for key in ("a\0b", "\ud800", "a\nb", "k" * 300)),
+        *(
+            ([one], settings, "^setting ")
+            for settings in ({"rtol": float("nan")}, {"a\0": 1}, {"inputs": 5.0}, {"inputs": {1}})
+        ),
+    ]
+    for items, settings, says in wrong:
+        with (
+            Client(served.url, gpu_type="CPU", settings=settings) as client,
+            pytest.raises(SubmissionError, match=says),
+        ):
+            client.evaluate(items)
+    assert served.evaluator.seen == []
     with Client(served.url, gpu_type="CPU") as client:
-        assert [result.correct for result in client.evaluate(item(number) for number in range(6))] == [True] * 6
-
-
-@pytest.mark.parametrize("key", ["a\0b", "\ud800", "a\nb", "k" * 300])
-def test_a_key_that_is_none_is_a_sentence(served: Rig, key: str) -> None:
-    """Not an error of the driver."""
-    with Client(served.url, gpu_type="CPU") as client, pytest.raises(SubmissionError, match="key '"):
-        client.evaluate([replace(item(1), key=key)])
-
-
-@pytest.mark.parametrize("settings", [{"rtol": float("nan")}, {"a\0": 1}, {"inputs": 5.0}, {"inputs": {1}}])
-def test_a_setting_that_is_none_is_a_sentence(served: Rig, settings: dict[str, Any]) -> None:
-    """Of the call, and before anything is evaluated."""
-    with (
-        Client(served.url, gpu_type="CPU", settings=settings) as client,
-        pytest.raises(SubmissionError, match=r"^setting "),
-    ):
-        client.evaluate([item(1)])
-
-
-def test_a_key_for_two_candidates_is_an_error(served: Rig) -> None:
-    """Not the first one's result for both; equal items may share a key."""
-    one, other = item(1), item(2)
-    with Client(served.url, gpu_type="CPU") as client:
-        with pytest.raises(SubmissionError, match="'same' is the key of two items"):
-            client.evaluate([replace(one, key="same"), replace(other, key="same")])
-        twice = client.evaluate([replace(one, key="mine"), replace(one, key="mine")])
-    assert [result.verdict for result in twice] == ["accepted"] * 2
+        assert [result.verdict for result in client.evaluate([one, one])] == ["accepted"] * 2
 
 
 @pytest.mark.usefixtures("long_pauses")

@@ -29,19 +29,6 @@ def _reasons(rig: Rig) -> list[str | None]:
     return [slot.get("quarantined") for slot in host.slots]
 
 
-def test_a_type_whose_slots_are_out_of_use_has_no_host(rig: Rig) -> None:
-    """A submission that waits for it says so, and no final counts on the host, until a slot is back."""
-    rig.start()
-    stuck = _Stuck()
-    keep_out("cpu0", stuck, EngineRefused("device fell off the bus"), rig.quarantine)
-    rig.wait_for(lambda: rig.store.hosts()[0].gpu_types == (), "the list of hosts has no type")
-    waits = rig.submit()
-    assert rig.view(waits).status.no_host_since is not None
-    stuck.go.set()
-    rig.wait_done(waits)
-    rig.wait_for(lambda: "CPU" in rig.store.hosts()[0].gpu_types, "the type is back")
-
-
 def test_the_others_go_on_and_the_slot_comes_back(rig: Rig) -> None:
     """Out of two slots one is stuck, then both, then none: claims, list of hosts and readiness follow."""
     rig.slots = cpu_slots(2)
@@ -55,10 +42,14 @@ def test_the_others_go_on_and_the_slot_comes_back(rig: Rig) -> None:
 
     keep_out("cpu1", second, EngineRefused("device fell off the bus"), rig.quarantine)
     rig.wait_for(lambda: rig.waiting_for == SLOTS, "the daemon says that it is not ready")
+    # No final counts on the host, and a submission that waits for the type says so.
+    rig.wait_for(lambda: rig.store.hosts()[0].gpu_types == (), "the list of hosts has no type")
     waits = rig.submit()
+    assert rig.view(waits).status.no_host_since is not None
     second.go.set()
     rig.wait_done(waits)
     rig.wait_for(lambda: rig.waiting_for is None, "the daemon is ready again")
+    rig.wait_for(lambda: "CPU" in rig.store.hosts()[0].gpu_types, "the type is back")
 
     first.go.set()
     rig.wait_for(lambda: _reasons(rig) == [None, None], "both slots are back")

@@ -88,9 +88,12 @@ def test_a_spooled_result_is_delivered_while_the_engine_is_down(make_rig: MakeRi
 
 
 def test_two_daemons_do_not_share_a_name(make_rig: MakeRig) -> None:
-    """The second one says so and waits, and takes nothing of the first one's; it serves when the first has gone."""
-    first, second = make_rig(), make_rig()
-    second.instance = "another state directory"
+    """The second one says so and waits, and takes nothing of the first one's; it serves when the first has gone.
+
+    One that never had the name does not say goodbye in it.
+    """
+    first, second, third = make_rig(), make_rig(), make_rig()
+    second.instance, third.instance = "another state directory", "a third one"
     first.start()
     with capture_logs() as logs:
         second.start(ready=False)
@@ -98,22 +101,15 @@ def test_two_daemons_do_not_share_a_name(make_rig: MakeRig) -> None:
         second.wait_for(lambda: any("reason" in line for line in logs), "it says so")
         (reason,) = [line["reason"] for line in logs if "reason" in line]
         assert "host name 'test-host' belongs to another daemon" in reason
-        first.wait_done(first.submit())
-        assert first.stop() == 0
-        assert second.daemon is not None
-        assert second.daemon.readiness.ready.wait(PATIENCE_S)
-    second.wait_done(second.submit())
-
-
-def test_a_daemon_that_never_had_the_name_does_not_say_goodbye_in_it(make_rig: MakeRig) -> None:
-    """Stopped while it waits for the name, it leaves the other daemon's row alone."""
-    first, second = make_rig(), make_rig()
-    second.instance = "another state directory"
-    first.start()
-    second.start(ready=False)
-    second.wait_for(lambda: second.waiting_for == "the host name", "it noticed")
-    assert second.stop() == 0
+    third.start(ready=False)
+    third.wait_for(lambda: third.waiting_for == "the host name", "it noticed, too")
+    assert third.stop() == 0
     assert first.sql("SELECT stopped_at FROM runner.host") == [{"stopped_at": None}]
+    first.wait_done(first.submit())
+    assert first.stop() == 0
+    assert second.daemon is not None
+    assert second.daemon.readiness.ready.wait(PATIENCE_S)
+    second.wait_done(second.submit())
 
 
 def test_a_name_that_was_taken_during_an_outage_is_not_acted_in(make_rig: MakeRig, proxy: Proxy) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +13,7 @@ import pytest
 
 from tests.gpu import manifest
 from tests.gpu.bench import MANIFEST, ROOT, Machine
-from tests.support.waiting import PATIENCE_S
+from tests.integration.gpu_machine.test_layers import emulated
 
 H100 = Machine(device="cuda", name="NVIDIA H100 80GB HBM3", count=1, memory_bytes=40 << 30)
 #: What the tests of a device need of other tests.
@@ -28,7 +27,6 @@ ON_THE_DEVICE = [
 ]
 #: What containers have of trainers.
 INSIDE = "runner.extras.trainers.inside."
-SITE = ROOT / "tasks" / "harness" / "site"
 
 
 def test_the_manifest_is_what_tasks_and_gpu_types_say() -> None:
@@ -70,21 +68,10 @@ def test_they_run_on_a_device(tmp_path: Path) -> None:
     chosen = "not amd and (identity-correct-copy or identity-wrong-zeros or (test_speed and identity))"
 
     def run() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/gpu", "-k", chosen],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "KR_EMULATE_CUDA": str(1 << 30),
-                "PYTHONPATH": str(SITE),
-                "KERNEL_RUNNER_GPU_SMALL": "1",
-                "KERNEL_RUNNER_GPU_RECORD": str(record),
-                "OMP_NUM_THREADS": "1",
-            },
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
+        return emulated(
+            ["pytest", "-q", "-p", "no:cacheprovider", "tests/gpu", "-k", chosen],
+            KERNEL_RUNNER_GPU_SMALL="1",
+            KERNEL_RUNNER_GPU_RECORD=str(record),
         )
 
     done = run()

@@ -112,7 +112,8 @@ def test_a_summary_says_whether_forged_times_may_be_rejected(record: list[Mappin
     assert ("may be set" in said) is (record == [*HONEST, *FORGED])
 
 
-def _emulated(arguments: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+def emulated(arguments: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """A module's run on a device that is emulated."""
     return subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=ROOT,
@@ -133,7 +134,7 @@ def _emulated(arguments: list[str], **variables: str) -> subprocess.CompletedPro
 def test_a_layer_is_run_and_recorded(tmp_path: Path) -> None:
     """The first one, on a device that is emulated, where nothing of it can be tried; behind a line that was cut off."""
     (tmp_path / "record.jsonl").write_text('{"layer": "driver", "te', encoding="utf-8")
-    done = _emulated(["tests.gpu", str(tmp_path), "--layers", "driver"])
+    done = emulated(["tests.gpu", str(tmp_path), "--layers", "driver"])
     assert done.returncode == 0, done.stdout + done.stderr
     facts, *tests = recording.read(tmp_path / "record.jsonl")
     assert facts["device"] == "CUDA, emulated on the CPU"

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import Any
 
-from sandbox.protocol import Step, StepsRequest
-from sandbox.spec import DeviceDriver, Devices
 from tests.integration.sandbox.conftest import WORKERS, Workshop
 
 _PROBE = """
@@ -26,16 +22,11 @@ print(json.dumps({
 """
 
 
-def _probe(workshop: Workshop) -> dict[str, Any]:
-    step, _ = workshop.program(_PROBE)
-    assert step.exit_code == 0, step.stderr
-    found: dict[str, Any] = json.loads(step.stdout)
-    return found
-
-
 def test_a_submission_sees_an_empty_locked_room(workshop: Workshop) -> None:
     """Uid, capabilities, environment, descriptors, limits and paths are exactly what the spec says."""
-    seen = _probe(workshop)
+    step, _ = workshop.program(_PROBE)
+    assert step.exit_code == 0, step.stderr
+    seen = json.loads(step.stdout)
     assert seen["uid"] == seen["gid"] == [seen["uid"][0]] * 3
     assert seen["uid"][0] in WORKERS
     assert seen["name"] == "worker"
@@ -57,13 +48,3 @@ def test_a_submission_sees_an_empty_locked_room(workshop: Workshop) -> None:
     assert seen["oom"] == "1000"
     assert seen["cpus"] == [0]
     assert seen["session"] is True
-
-
-def test_a_device_node_and_its_group_reach_the_worker_and_no_other(workshop: Workshop) -> None:
-    """A plain device node is there, and the numeric group given with it is the worker's only one."""
-    devices = Devices(driver=DeviceDriver.NODES, ids=("/dev/fuse",), groups=(12345,))
-    spec = replace(workshop.spec(), devices=devices)
-    source = b"import os; print(os.getgroups(), os.path.exists('/dev/fuse'), os.path.exists('/dev/kmsg'))"
-    request = StepsRequest(files={"p.py": source}, steps=(Step(name="test", argv=(workshop.python, "p.py")),))
-    report = workshop.run(spec, request)
-    assert report.steps[0].stdout == "[12345] True False\n"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 
 import pytest
 
-from runner.base.errors import NotFoundError, SubmissionError
+from runner.base.errors import SubmissionError
 from runner.base.model import Job, JobState, Verdict
 from runner.extras.boards.again import Selection
 from tests.integration.store.conftest import (
@@ -143,32 +142,6 @@ def test_a_rerun_chooses_by_the_time_the_evaluation_ended(queue: Bench, db: Db) 
     assert jobs(noon + hour + timedelta(seconds=1), None) == jobs(None, noon) == 0
     assert queue.store.rerun(Selection(since=noon + hour, until=noon + 2 * hour)) == 2
     assert len(queue.store.submission(submission_id).jobs) == 4
-
-
-NO_SELECTION = [
-    (Selection(), "no filter given"),
-    (Selection(leaderboard="nowhere"), "leaderboard 'nowhere' does not exist"),
-    (Selection(host="nobody"), "host 'nobody' is not known here"),
-    (Selection(gpu_types=("H1000",)), "GPU type 'H1000' is not known here"),
-    (Selection(since=datetime(2026, 1, 2, tzinfo=UTC), until=datetime(2026, 1, 1, tzinfo=UTC)), "is empty"),
-]
-
-
-def test_a_selection_that_cannot_be_meant_is_refused(bench: Bench) -> None:
-    """Nothing at all, unknown names and empty spans are errors, not zero matches; looking first says so as well."""
-    for selection, message in NO_SELECTION:
-        for act in (bench.store.matching, bench.store.rerun, partial(bench.store.invalidate, reason="x")):
-            with pytest.raises(SubmissionError, match=message):
-                act(selection)
-
-
-def test_unknown_submissions_and_priorities_are_refused(queue: Bench) -> None:
-    """By its number a submission must exist; the priority has the bounds of every other."""
-    with pytest.raises(NotFoundError, match="submission 4711 does not exist"):
-        queue.store.rerun(Selection(submission_id=4711))
-    submission_id = ranked_submission(queue)
-    with pytest.raises(SubmissionError, match="priority"):
-        queue.store.rerun(Selection(submission_id=submission_id), priority=5000)
 
 
 def test_what_a_user_took_back_is_evaluated_again_by_its_number_only(queue: Bench, db: Db) -> None:

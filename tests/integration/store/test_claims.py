@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from runner.base.errors import DatabaseUnavailableError
+from runner.base.errors import DatabaseUnavailableError, StaleAttemptError
 from runner.base.model import Job, JobState, Verdict
 from runner.store import Claims, Completion, Ended
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
-from tests.integration.store.conftest import Bench, Db, notes, ranked, refused, result, rows, run_record, value
+from tests.integration.store.conftest import Bench, Db, count, notes, ranked, refused, result, rows, run_record, value
 
 
 def claim(bench: Bench, host: str = "host-a", **slots: int) -> Claims:
@@ -83,6 +83,21 @@ def test_how_often_a_job_is_tried_again_is_set_for_the_queue(queue: Bench, db: D
         queue.claim()
         ends += [taken.state for taken in queue.store.recover(host="host-a", keep=())]
     assert ends == [JobState.QUEUED, JobState.QUEUED, JobState.DONE]
+
+
+def test_a_failed_job_goes_to_another_host_first(queue: Bench, db: Db) -> None:
+    """For a minute not to the one it failed on, if another one that is alive serves its type."""
+    queue.register("host-a")
+    queue.register("host-b")
+    queue.submit()
+    fail(queue, db, queue.claim())
+    assert queue.idle()
+    job = queue.claim(host="host-b")
+    assert job.avoid_slot is None
+    fail(queue, db, job)
+    assert queue.idle(host="host-b")
+    db.execute("UPDATE runner.job SET avoid_until = now()")
+    assert queue.claim(host="host-b").failures == 2
 
 
 @pytest.mark.parametrize(
@@ -193,6 +208,26 @@ def test_cancelling_a_running_job_calls_its_host(bench: Bench, db: Db) -> None:
     assert bench.store.cancelled(job) == Ended(state=JobState.CANCELLED, submission_done=False)
 
 
+def test_a_name_is_free_once_its_daemon_has_said_goodbye(bench: Bench) -> None:
+    """Draining outlives that."""
+    bench.register("host-a")
+    bench.store.drain("host-a")
+    bench.store.unregister_host("host-a", instance="host-a")
+    bench.register("host-a", instance="other")
+    (host,) = bench.store.hosts()
+    assert (host.draining, host.stopped_at, host.gpu_types) == (True, None, ("CPU",))
+
+
+def test_a_daemon_whose_name_was_taken_does_not_make_it_look_alive(queue: Bench, db: Db) -> None:
+    """Neither its claims nor its heartbeats are a sign of life of the daemon that has the name now."""
+    queue.register("host-a", instance="second")
+    db.execute("UPDATE runner.host SET last_seen = now() - interval '30 seconds'")
+    claims = queue.store.claim(host="host-a", slots={"CPU": 1}, lease_s=60, instance="first")
+    assert (claims.jobs, claims.registered, claims.rivals) == ((), False, None)
+    queue.store.heartbeat(host="host-a", lease_s=600, held=[], instance="first")
+    assert value(db, "SELECT now() - last_seen > interval '29 seconds' FROM runner.host")
+
+
 #: What may stand where something that can be read should be, and what is said of it.
 ODD = {
     "a number too long": (
@@ -235,6 +270,20 @@ def test_a_job_that_cannot_be_read_spoils_no_other(bench: Bench, db: Db, odd: st
     assert ended == Ended(state=JobState.DONE, submission_done=True)
     ((verdict, error),) = rows(db, "SELECT verdict, error FROM runner.job WHERE submission_id = %s", unreadable)
     assert (verdict, cause in error) == ("internal_error", True)
+
+
+def test_a_result_given_twice_in_one_batch_is_written_once(queue: Bench, db: Db) -> None:
+    """The database ensures it, for every caller: the first counts, the second is to be given again."""
+    jobs = [queue.claim_of(queue.submit()) for _ in range(2)]
+    accepted, wrong = result(Verdict.ACCEPTED, run_record()), result(Verdict.WRONG_ANSWER, run_record(passed=False))
+    committed = Completion(submission_done=True)
+    given = [(jobs[0], accepted), (jobs[1], accepted), (jobs[0], wrong), (jobs[0], accepted)]
+    assert queue.store.complete_all(given) == [committed, committed, None, None]
+    assert rows(db, "SELECT verdict FROM runner.job") == [("accepted",)] * 2
+    assert (count(db, "leaderboard", "runs"), count(db, "runner", "stale_result")) == (2, 0)
+    stale, again = queue.store.complete_all([(jobs[0], wrong)] * 2)
+    assert isinstance(stale, StaleAttemptError)
+    assert again is None
 
 
 @pytest.mark.parametrize(

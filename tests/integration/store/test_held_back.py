@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
-import pytest
-
-from runner.base.errors import SubmissionError
 from runner.store.queries import QUERIES
 from tests.integration.store.conftest import Bench, Db, notes, ranked, rows
 from tests.integration.store.meter import Meter
@@ -118,12 +114,3 @@ def test_a_paused_board_holds_back_what_would_follow(queue: Bench) -> None:
     taken = [queue.claim(), queue.claim()]
     assert [(job.submission_id, job.secret) for job in taken] == [(first, True), (second, False)]
     assert queue.idle()
-
-
-def test_a_pause_needs_a_board_and_a_reason(queue: Bench) -> None:
-    """Those who wait read the reason."""
-    with pytest.raises(SubmissionError, match="no reason given"):
-        queue.store.pause_board("identity", reason=" ")
-    for act in (partial(queue.store.pause_board, reason="x"), queue.store.resume_board):
-        with pytest.raises(SubmissionError, match="'nobody' does not exist"):
-            act("nobody")

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 
-import psycopg
-import pytest
-
-from runner.base.errors import SubmissionError
 from runner.base.model import JobState, Verdict
 from runner.extras.boards.again import Selection
 from tests.integration.store.conftest import Bench, Db, count, notes, result, rows, run_record
@@ -73,14 +69,3 @@ def test_a_cheat_that_is_taken_out_is_no_longer_marked(bench: Bench, db: Db) -> 
     assert words(db, submission_id)[1:3] == ("hacked", "hacked")
     bench.store.invalidate(Selection(leaderboard="identity", gpu_types=("H100",)), reason=BROKEN_FAN)
     assert words(db, submission_id) == (True, "active", "failed", OUT)
-
-
-def test_a_reason_is_required(queue: Bench, db: Db) -> None:
-    """The author reads it."""
-    ranked_submission(queue)
-    for reason in ("", "  "):
-        with pytest.raises(SubmissionError, match="no reason given"):
-            queue.store.invalidate(Selection(leaderboard="identity"), reason=reason)
-    with pytest.raises(psycopg.DatabaseError, match="no reason given"):
-        db.execute("SELECT runner.invalidate(leaderboard => 'identity')")
-    assert len(scores(queue)) == 1

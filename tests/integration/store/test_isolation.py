@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import psycopg
-import pytest
 
 from tests.integration.store.conftest import Bench, Db, refused, rows
 
 DAY_S = 86_400.0
-LEVELS = (psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE)
+
+
+def test_a_transaction_with_one_snapshot_is_refused(queue: Bench, db: Db) -> None:
+    """It would decide by what was there before it got the lock."""
+    queue.submit()
+    for level in (psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE):
+        db.isolation_level = level
+        for call in CALLS:
+            with refused("KR027", "expected read committed"), db.transaction():
+                db.execute(call.encode())
+
+
 CALLS = (
     "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test')",
     "SELECT runner.enqueue(1, 'test', NULL)",
@@ -22,16 +32,6 @@ CALLS = (
     "SELECT runner.pause_board('identity', 'x')",
     "SELECT runner.resume_board('identity')",
 )
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_a_transaction_with_one_snapshot_is_refused(queue: Bench, db: Db, level: psycopg.IsolationLevel) -> None:
-    """It would decide by what was there before it got the lock."""
-    queue.submit()
-    db.isolation_level = level
-    for call in CALLS:
-        with refused("KR027", "expected read committed"), db.transaction():
-            db.execute(call.encode())
 
 
 def test_the_reaper_finishes_what_has_no_open_job(queue: Bench, db: Db) -> None:

@@ -32,19 +32,16 @@ def versions(db: Db) -> list[tuple[object, ...]]:
     )
 
 
-def test_a_heartbeat_writes_no_job(bench: Bench, db: Db) -> None:
-    """The first takes the jobs in; those after it leave the rows of jobs and submissions alone."""
+def test_a_heartbeat_writes_no_job_and_a_silent_host_loses_all_of_them(bench: Bench, db: Db) -> None:
+    """The first beat takes the jobs in; those after it leave the rows of jobs and submissions alone.
+
+    What ended before is left alone, and nothing is overdue afterwards.
+    """
     jobs = claimed(bench, 8)
     bench.store.heartbeat(host="host-a", lease_s=60, held=held(jobs))
     before = versions(db)
     bench.store.heartbeat(host="host-a", lease_s=60, held=held(jobs))
     assert versions(db) == before
-
-
-def test_a_host_that_is_silent_loses_all_its_jobs(bench: Bench, db: Db) -> None:
-    """Also those that its lease holds; the one that ended before is left alone, and nothing is overdue afterwards."""
-    jobs = claimed(bench, 3)
-    bench.store.heartbeat(host="host-a", lease_s=60, held=held(jobs))
     bench.store.release(jobs[0], reason="not this one")
     assert bench.store.reclaim() == []
     db.execute("UPDATE runner.lease SET expires_at = now()")

@@ -277,32 +277,26 @@ def test_kernelbots_bookkeeping_is_seeded_as_yoyo_writes_it(database_url: str) -
     assert fetch(database_url, "SELECT count(*) FROM yoyo_lock") == [(0,)]
 
 
-def test_a_database_that_is_not_utf8_is_refused(postgres_url: str) -> None:
-    """Source text is UTF-8; a database that cannot hold all of it is no home for it."""
-    name = "kernel_runner_test_latin1"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
-        try:
-            url = psycopg.conninfo.make_conninfo(postgres_url, dbname=name)
-            with pytest.raises(SchemaDriftError, match="encoding is LATIN1, expected UTF8"):
-                migrate(url)
-        finally:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def test_a_database_that_lowers_names_otherwise_is_refused(postgres_url: str) -> None:
-    """With a Turkish locale `I` and `i` are two letters: a pause of `MI300`, or a search for a cause, would miss."""
-    name = "kernel_runner_test_turkish"
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        # It cannot hold all source text.
+        ("ENCODING 'LATIN1' LOCALE 'C'", "encoding is LATIN1, expected UTF8"),
+        # `I` and `i` are two letters: a pause of `MI300`, or a search for a cause, would miss.
+        ("ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'tr' LOCALE 'C'", "locale lowers I to another letter"),
+    ],
+    ids=["Latin 1", "Turkish"],
+)
+def test_a_database_of_another_encoding_or_locale_is_refused(postgres_url: str, settings: str, says: str) -> None:
+    """Before anything is made in it."""
+    name = "kernel_runner_test_foreign"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         try:
-            connection.execute(
-                f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'tr'"
-                " LOCALE 'C'"
-            )
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 {settings}".encode())
         except psycopg.errors.FeatureNotSupported:
             pytest.skip("a Turkish locale needs a server with ICU (KERNEL_RUNNER_TEST_DATABASE_URL)")
         try:
-            with pytest.raises(SchemaDriftError, match="locale lowers I to another letter"):
+            with pytest.raises(SchemaDriftError, match=says):
                 migrate(psycopg.conninfo.make_conninfo(postgres_url, dbname=name))
         finally:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -56,29 +56,20 @@ def test_other_options_are_another_submission(board: Bench) -> None:
             board.submit(**given, options=other, idempotency_key="k")
 
 
-BAD_OPTIONS = [
-    ([], "the options are of type array, expected an object"),
-    ({"kernels": "a"}, "option kernels is unknown. Choose from: benchmark, kernel, kernel_base, launches."),
-    *(({"benchmark": value}, "expected the number of a benchmark, counted from 0") for value in (-1, 0.5, "0", None)),
-    ({"benchmark": 2}, "there is no benchmark 2 on H100. The task has 2 there, counted from 0."),
+BAD_OPTIONS: list[tuple[dict[str, Any], object, str]] = [
+    ({}, [], "the options are of type array, expected an object"),
+    ({}, {"kernels": "a"}, "option kernels is unknown. Choose from: benchmark, kernel, kernel_base, launches."),
     *(
-        ({"kernel": value}, "expected a name, or regex: and an expression, of 1 to 1024 characters")
+        ({}, {"benchmark": value}, "expected the number of a benchmark, counted from 0")
+        for value in (-1, 0.5, "0", None)
+    ),
+    ({}, {"benchmark": 2}, "there is no benchmark 2 on H100. The task has 2 there, counted from 0."),
+    *(
+        ({}, {"kernel": value}, "expected a name, or regex: and an expression, of 1 to 1024 characters")
         for value in ("", "regex:", "a\nb", "--export", "a" * 1025, 5)
     ),
-    *(({"kernel_base": value}, "expected function, demangled or mangled") for value in ("name", "", None)),
-    *(({"launches": value}, "expected a whole number from 1 to 10000") for value in (0, 1.5, 10001, True)),
-]
-
-
-def test_bad_options_are_refused_before_anything_is_stored(board: Bench, db: Db) -> None:
-    """In a sentence with what was found and what was expected."""
-    for options, says in BAD_OPTIONS:
-        with pytest.raises(SubmissionError, match=re.escape(says)):
-            board.submit(mode="profile", gpu_types=["H100"], options=options)
-        assert db.execute("SELECT count(*) FROM leaderboard.submission").fetchone() == {"count": 0}
-
-
-NO_PLACE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    *(({}, {"kernel_base": value}, "expected function, demangled or mangled") for value in ("name", "", None)),
+    *(({}, {"launches": value}, "expected a whole number from 1 to 10000") for value in (0, 1.5, 10001, True)),
     ({"mode": "test"}, {"benchmark": 0}, "mode test takes no options"),
     ({"gpu_types": ["H100", "H200"]}, {"benchmark": 1}, "there is no benchmark 1 on H200"),
     ({"gpu_types": ["MI300"]}, {"launches": 1}, "tasks of one NVIDIA device, not this task on MI300"),
@@ -86,14 +77,15 @@ NO_PLACE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-def test_options_must_fit_mode_task_and_gpu_type(board: Bench) -> None:
-    """The only benchmark may be chosen everywhere; the others are for Nsight Compute."""
-    for changes, options, says in NO_PLACE:
-        given: dict[str, Any] = {"mode": "profile", "gpu_types": ["H100"], **changes}
+def test_bad_options_are_refused_before_anything_is_stored(board: Bench, db: Db) -> None:
+    """In a sentence with what was found and expected; the only benchmark may be chosen on every type of every task."""
+    given: dict[str, Any] = {"mode": "profile", "gpu_types": ["H100"]}
+    for changes, options, says in BAD_OPTIONS:
         with pytest.raises(SubmissionError, match=re.escape(says)):
-            board.submit(**given, options=options)
-        if given["mode"] == "profile":
-            board.submit(**given, options={"benchmark": 0})
+            board.submit(**{**given, **changes}, options=options)
+    assert db.execute("SELECT count(*) FROM leaderboard.submission").fetchone() == {"count": 0}
+    for changes in ({"gpu_types": ["H100", "H200"]}, {"gpu_types": ["MI300"]}, {"leaderboard": "ranks"}):
+        board.submit(**{**given, **changes}, options={"benchmark": 0})
 
 
 @pytest.mark.parametrize("benchmarks", ["null", "{}", "1"])

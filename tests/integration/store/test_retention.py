@@ -41,17 +41,12 @@ def artifacts(bench: Bench, *sizes: int) -> None:
     bench.store.complete(bench.claim(), result(Verdict.ACCEPTED, run_record(), artifacts=kept))
 
 
-def test_nothing_is_due_on_a_young_database(bench: Bench) -> None:
-    """A fresh artifact, a waiting job and its turn stay."""
-    artifacts(bench, 1)
+def test_artifacts_go_when_their_time_is_over(bench: Bench, db: Db) -> None:
+    """Their own `expires_at` counts, not the age of everything else; of a young database nothing is due."""
+    artifacts(bench, 1, 1)
     bench.submit()
     bench.register("node1")
     assert bench.store.reap(keep_s=DAY_S) == NOTHING
-
-
-def test_artifacts_go_when_their_time_is_over(bench: Bench, db: Db) -> None:
-    """Their own `expires_at` counts, not the age that everything else goes by."""
-    artifacts(bench, 1, 1)
     db.execute("UPDATE runner.artifact SET expires_at = now() WHERE name = '00000'")
     assert bench.store.reap(keep_s=365 * DAY_S).artifacts == 1
     assert names(db, "artifact", "name") == ["00001"]
@@ -124,17 +119,16 @@ def test_a_backlog_goes_in_batches(bench: Bench, db: Db) -> None:
     assert [bench.store.reap(keep_s=DAY_S, limit=2).keys for _ in range(4)] == [2, 2, 1, 0]
 
 
-def test_one_reaper_works_at_a_time(bench: Bench, db: Db) -> None:
-    """While another one works the call returns at once with nothing done, instead of waiting or deleting twice."""
+def test_one_reaper_works_at_a_time_and_no_login_can_stop_it(bench: Bench, db: Db) -> None:
+    """A second one returns at once with nothing done, instead of waiting or deleting twice.
+
+    An advisory lock, which every login may take, stops nothing; the row that stops it no other role may lock.
+    """
     drained(db, 9)
     with db.transaction():
         assert value(db, "SELECT events FROM runner.reap(keep => '1 day', at_most => 1)") == 1
         assert bench.store.reap(keep_s=DAY_S) == NOTHING
     assert bench.store.reap(keep_s=DAY_S) == NOTHING
-
-
-def test_no_login_can_stop_the_reaper(bench: Bench, db: Db) -> None:
-    """An advisory lock, which every login may take, stops nothing; the row that stops it no other role may lock."""
     drained(db, 9)
     with psycopg.connect(bench.url) as other:
         other.execute("SELECT pg_advisory_lock(7016325910443211)")
@@ -198,13 +192,3 @@ def test_a_file_that_is_being_submitted_stays(queue: Bench, db: Db, database_url
     assert value(db, remove) == 0
     db.execute("DELETE FROM leaderboard.submission")
     assert value(db, remove) == 1
-
-
-def test_a_board_takes_its_files_with_it(queue: Bench, db: Db) -> None:
-    """But not those that another board has too."""
-    queue.board("other")
-    queue.submit(code=b"only here")
-    queue.submit(code=b"everywhere")
-    queue.submit(code=b"everywhere", leaderboard="other")
-    queue.store.delete_board("identity", force=True)
-    assert rows(db, "SELECT code FROM leaderboard.code_files") == [(b"everywhere",)]
