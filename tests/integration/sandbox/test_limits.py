@@ -1,7 +1,8 @@
-"""Hostile programs against the limits, in real containers: each ends, is told apart, and the container reports on."""
+"""What a submission sees in a real container, and hostile programs against the limits there."""
 
 from __future__ import annotations
 
+import json
 import time
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 from sandbox.host import container as container_module
 from sandbox.protocol import Step
 from sandbox.spec import Ending
-from tests.integration.sandbox.conftest import QUICK, SLEEP, Workshop, converse
+from tests.integration.sandbox.conftest import QUICK, SLEEP, WORKERS, Workshop, converse
 
 
 def test_the_wall_limit_kills_the_container(workshop: Workshop) -> None:
@@ -53,3 +54,47 @@ def test_processor_time_is_bounded_for_all_processes_together(workshop: Workshop
     assert "0.2 s of processor time" in (report.outcome.detail or "")
     asleep = Step(name="test", argv=("/bin/sleep", "1.5"), timeout_s=100)
     assert workshop.steps(asleep, cpu_s=0.2).ok
+
+
+_PROBE = """
+import getpass, json, os, pwd, resource
+status = dict(l.split(':', 1) for l in open('/proc/self/status') if ':' in l)
+print(json.dumps({
+    'uid': os.getresuid(), 'gid': os.getresgid(), 'groups': os.getgroups(), 'user': getpass.getuser(),
+    'name': pwd.getpwuid(os.getuid()).pw_name,
+    'status': {k: status[k].strip() for k in ('CapEff', 'CapPrm', 'CapBnd', 'NoNewPrivs', 'Seccomp')},
+    'env': dict(os.environ), 'cwd': os.getcwd(), 'fds': sorted(int(f) for f in os.listdir('/proc/self/fd')),
+    'interfaces': sorted(os.listdir('/sys/class/net')),
+    'limits': [resource.getrlimit(getattr(resource, 'RLIMIT_' + n)) for n in ('CORE', 'NOFILE', 'FSIZE')],
+    'oom': open('/proc/self/oom_score_adj').read().strip(), 'cpus': sorted(os.sched_getaffinity(0)),
+    'session': os.getsid(0) == os.getpid(),
+}))
+"""
+
+
+def test_a_submission_sees_an_empty_locked_room(workshop: Workshop) -> None:
+    """Uid, capabilities, environment, descriptors, limits and paths are exactly what the spec says."""
+    step, _ = workshop.program(_PROBE)
+    assert step.exit_code == 0, step.stderr
+    seen = json.loads(step.stdout)
+    assert seen["uid"] == seen["gid"] == [seen["uid"][0]] * 3
+    assert seen["uid"][0] in WORKERS
+    assert seen["name"] == "worker"
+    assert seen["groups"] == []
+    assert seen["user"] == "worker"
+    assert seen["status"] == {
+        "CapEff": "0" * 16,
+        "CapPrm": "0" * 16,
+        "CapBnd": "00000000000000e0",
+        "NoNewPrivs": "1",
+        "Seccomp": "2",
+    }
+    assert set(seen["env"]) <= {"PATH", "LANG", "HOME", "TMPDIR", "USER", "LOGNAME", "SHELL", "POPCORN_FD", "LC_CTYPE"}
+    assert seen["cwd"] == seen["env"]["HOME"] == "/work"
+    # 0, 1, 2, the result pipe and the listing itself.
+    assert [fd for fd in seen["fds"] if fd > 2 and fd != int(seen["env"]["POPCORN_FD"])][1:] == []
+    assert seen["interfaces"] == ["lo"]
+    assert seen["limits"] == [[1, 1], [4096, 4096], [1 << 30, 1 << 30]]
+    assert seen["oom"] == "1000"
+    assert seen["cpus"] == [0]
+    assert seen["session"] is True

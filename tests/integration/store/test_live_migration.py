@@ -14,7 +14,7 @@ import pytest
 
 from runner.base.errors import DatabaseUnavailableError
 from runner.store import migrate, schema
-from tests.integration.store.test_schema import run
+from tests.integration.store.test_migrate import fetch
 from tests.support.waiting import PATIENCE_S
 
 LATER = "9999_later"
@@ -27,7 +27,7 @@ def old_url(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for name, migration in {**schema.migrations(), LATER: text}.items():
         (tmp_path / f"{name}.sql").write_text(migration, encoding="utf-8")
     monkeypatch.setattr(schema, "MIGRATIONS", tmp_path)
-    run(
+    fetch(
         database_url,
         "INSERT INTO leaderboard.leaderboard (name, deadline, task, forum_id, description)"
         " VALUES ('identity', now() + interval '1 day', '{}', 0, '');"
@@ -54,7 +54,7 @@ def test_nothing_to_do_waits_for_no_reader(database_url: str, monkeypatch: pytes
 
 def test_functions_that_were_changed_wait_for_no_table(database_url: str) -> None:
     """Only views and functions are replaced, so a transaction that holds tables stops nothing."""
-    run(
+    fetch(
         database_url,
         "CREATE OR REPLACE FUNCTION runner.is_odd(value text) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
     )
@@ -70,7 +70,7 @@ def test_a_reader_that_stays_costs_tries_and_others_go_on(old_url: str, monkeypa
     with forgotten(old_url, "SELECT * FROM runner.status"):
         with pytest.raises(DatabaseUnavailableError, match=r"cannot migrate.*lock timeout"):
             migrate(old_url)
-        run(old_url, "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test'); SELECT * FROM runner.status")
+        fetch(old_url, "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test'); SELECT * FROM runner.status")
     assert migrate(old_url) == (LATER,)
 
 

@@ -1,4 +1,4 @@
-"""What the reaper forgets, what it keeps, and that it works in batches beside others."""
+"""What the reaper forgets, keeps and finishes, in batches beside others; no transaction may keep one snapshot."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from runner.base.model import Artifact, Verdict
 from runner.store import Reaped
-from tests.integration.store.conftest import Bench, Db, count, result, rows, run_record, value
+from tests.integration.store.conftest import Bench, Db, count, refused, result, rows, run_record, value
 
 DAY_S = 86_400.0
 NOTHING = Reaped(artifacts=0, stale_results=0, events=0, hosts=0, shares=0)
@@ -192,3 +192,56 @@ def test_a_file_that_is_being_submitted_stays(queue: Bench, db: Db, database_url
     assert value(db, remove) == 0
     db.execute("DELETE FROM leaderboard.submission")
     assert value(db, remove) == 1
+
+
+#: Each would decide by what was there before it got its lock.
+CALLS = (
+    "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test')",
+    "SELECT runner.enqueue(1, 'test', NULL)",
+    "SELECT runner.cancel(1)",
+    "SELECT runner.rerun(submission_id => 1)",
+    "SELECT runner.invalidate(submission_id => 1, reason => 'x')",
+    "SELECT runner.submit_batch('[]', 'CPU')",
+    "SELECT runner.cancel_batch('x')",
+    "SELECT runner.delete_submission(1)",
+    "SELECT runner.delete_board('identity', true)",
+    "SELECT runner.pause_board('identity', 'x')",
+    "SELECT runner.resume_board('identity')",
+)
+
+
+def test_a_transaction_with_one_snapshot_is_refused(queue: Bench, db: Db) -> None:
+    """It would decide by what was there before it got the lock."""
+    queue.submit()
+    for level in (psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE):
+        db.isolation_level = level
+        for call in CALLS:
+            with refused("KR027", "expected read committed"), db.transaction():
+                db.execute(call.encode())
+
+
+def test_the_reaper_finishes_what_has_no_open_job(queue: Bench, db: Db) -> None:
+    """With the status that its jobs say; what waits, runs, has no job or is held stays as it is."""
+    stuck = [queue.submit(user_id=f"u{n}") for n in range(3)]
+    for _ in stuck:
+        queue.accept(queue.claim())
+    queue.submit(user_id="runs")
+    queue.claim()
+    queue.submit(user_id="waits")
+    db.execute("UPDATE leaderboard.submission SET done = false")
+    db.execute("UPDATE leaderboard.submission_job_status SET status = 'running' WHERE status = 'succeeded'")
+    db.execute(
+        "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time)"
+        " SELECT leaderboard_id, file_name, user_id, code_id, submission_time FROM leaderboard.submission LIMIT 1"
+    )
+    with psycopg.connect(queue.url) as other:
+        other.execute("SELECT FROM leaderboard.submission WHERE id = %s FOR UPDATE", (stuck[2],))
+        assert queue.store.reap(keep_s=DAY_S).settled == 2
+    assert queue.store.reap(keep_s=DAY_S).settled == 1
+    assert queue.store.reap(keep_s=DAY_S).settled == 0
+    ends = rows(
+        db,
+        "SELECT s.done, t.status FROM leaderboard.submission s"
+        " LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id ORDER BY s.id",
+    )
+    assert ends == [*[(True, "succeeded")] * 3, (False, "running"), (False, "pending"), (False, None)]
