@@ -241,7 +241,7 @@ REFUSED: Final[tuple[tuple[Mapping[str, Any], str], ...]] = (
 def test_what_cannot_be_held_is_refused(board: Bench, finish: Callable[..., None]) -> None:
     """By a sentence that says what was expected: a live host, too, and no other final of the type."""
     rank(board, finish, "a", "b")
-    given = {"leaderboard": "identity", "gpu_type": None, "top": 10, "rounds": 25, "open_board": True}
+    given: dict[str, Any] = {"leaderboard": "identity", "gpu_type": None, "top": 10, "rounds": 25, "open_board": True}
     for changes, sentence in REFUSED:
         with pytest.raises(SubmissionError, match=sentence):
             sweeps.final(board.store, **{**given, **changes})
