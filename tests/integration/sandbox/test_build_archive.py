@@ -130,6 +130,16 @@ def test_an_archive_that_reaches_out_brings_down_its_box_and_nothing_else(
     assert not report.steps
 
 
+def test_more_than_an_archive_may_hold_is_refused_where_it_is_made(workshop: Workshop, tmp_path: Path) -> None:
+    """Bytes that do not compress: none of them is sent."""
+    source = "import os; os.mkdir('cache')\nwith open('cache/x', 'wb') as file:\n    file.write(os.urandom(66 << 20))"
+    archive = BuildArchive(tmp_path)
+    report = workshop.run(workshop.spec(), program(workshop, source, keep=("cache",)), into=archive)
+    assert report.ok
+    assert archive.size_bytes == 0
+    assert "more than" in (archive.refused or "")
+
+
 def test_half_an_archive_is_none(workshop: Workshop, tmp_path: Path) -> None:
     """The memory that is left does not suffice to pack: the kernel kills the packer, and the verdict stays."""
     source = """
