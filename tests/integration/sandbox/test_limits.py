@@ -19,22 +19,6 @@ from tests.integration.sandbox.conftest import QUICK, SLEEP, WORKERS, Workshop, 
 from tests.support.waiting import PATIENCE_S
 
 
-def test_an_undumpable_process_is_found_and_killed(workshop: Workshop) -> None:
-    """A process whose /proc directory belongs to root does not hide from the cleaning up."""
-    source = """
-import ctypes, os, time
-if os.fork() == 0:
-    ctypes.CDLL(None).prctl(4, 0)
-    os.setsid()
-    time.sleep(1000)
-time.sleep(0.2)
-"""
-    hides = Step(name="test", argv=(workshop.python, "-c", source), timeout_s=20)
-    look = Step(name="after", argv=("/bin/sh", "-c", "set -- /proc/[0-9]*; echo $#"), result_pipe=False)
-    # Init and the shell that counts.
-    assert workshop.steps(hides, look).steps[1].stdout == "2\n"
-
-
 def test_the_wall_limit_kills_the_container(workshop: Workshop) -> None:
     """A step whose own timeout is longer than the container's limit ends with the container."""
     report = workshop.run(workshop.spec(wall_s=1.0), SLEEP)
