@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -184,56 +182,38 @@ def test_an_outage_is_waited_out_or_said(rig: Rig, proxy: Proxy) -> None:
 
 CLIENT = """
 import json, sys
+from pathlib import Path
 from runner.extras.trainers.client import Client
 from tests.integration.daemon.test_batches import item
 with Client(sys.argv[1], gpu_type="CPU", batch="storm", outstanding=128) as client:
     items = [item(n, of=n // 8) for n in range(int(sys.argv[2]))]
-    found = {}
-    for result in client.stream(items):
-        found[result.key] = [result.verdict, result.attempt]
-        if len(found) % 50 == 0:
-            print(len(found), flush=True)
-print(json.dumps(found), flush=True)
+    verdicts = {result.key: result.verdict for result in client.stream(items)}
+Path(sys.argv[3]).write_text(json.dumps(verdicts))
 """
 
 
-class _Killed:
-    """A program that is killed and started again."""
+def _start(*command: object) -> subprocess.Popen[bytes]:
+    """A program that waits for its input to end, or ends by itself."""
+    return subprocess.Popen(
+        [sys.executable, *map(str, command)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
-    def __init__(self, *command: str) -> None:
-        self._command = [sys.executable, *command]
-        self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `close`
-        self.start()
 
-    def start(self) -> None:
-        """Start it (again)."""
-        self._output.seek(0)
-        self._output.truncate()
-        self.child = subprocess.Popen(
-            self._command, cwd=ROOT, stdin=subprocess.PIPE, stdout=self._output, stderr=subprocess.DEVNULL
-        )
-
-    def kill(self) -> None:
-        """As `kill -9`, and wait until it is gone."""
-        self.child.send_signal(signal.SIGKILL)
-        self.child.wait()
-        assert self.child.stdin is not None
-        self.child.stdin.close()
-
-    @property
-    def said(self) -> list[str]:
-        """The lines of its output."""
-        return Path(f"/proc/self/fd/{self._output.fileno()}").read_text(encoding="utf-8").splitlines()
-
-    def close(self) -> None:
-        """Kill it for good."""
-        self.kill()
-        self._output.close()
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """As `kill -9`, and wait until it is gone."""
+    child.kill()
+    child.wait()
+    assert child.stdin is not None
+    child.stdin.close()
 
 
 def test_daemon_database_and_client_are_killed_and_every_key_has_one_result(tmp_path: Path) -> None:
     """In the middle of all items; none has a second result, none runs again once it has one, and none is lost."""
-    journal = tmp_path / "journal"
+    journal, verdicts = tmp_path / "journal", tmp_path / "verdicts"
     with Server() as server:
         server.start()
         url = server.url("postgres")
@@ -246,25 +226,26 @@ def test_daemon_database_and_client_are_killed_and_every_key_has_one_result(tmp_
                 patience_s=PATIENCE_S + ITEMS / 20,
             )
 
-        daemon = _Killed("-m", "tests.integration.daemon.groups", url, '{"lease_s": 3.0}', str(journal))
+        daemons = "-m", "tests.integration.daemon.groups", url, '{"lease_s": 3.0}', journal
+        clients = "-c", CLIENT, url, ITEMS, verdicts
+        daemon = _start(*daemons)
         wait_until(lambda: known(url), "the GPU type is published")
-        client = _Killed("-c", CLIENT, url, str(ITEMS))
+        client = _start(*clients)
         try:
             wait_for(0.1)
-            daemon.kill()
-            daemon.start()
+            _kill(daemon)
+            daemon = _start(*daemons)
             wait_for(0.25)
             server.crash()
             server.start()
             wait_for(0.45)
-            client.kill()
-            client.start()
+            _kill(client)
+            client = _start(*clients)
             wait_for(1.0)
-            wait_until(lambda: client.child.poll() is not None, "the client ends", patience_s=3 * PATIENCE_S)
-            assert client.child.returncode == 0
-            found = json.loads(client.said[-1])
+            assert client.wait(3 * PATIENCE_S) == 0
+            found = json.loads(verdicts.read_text(encoding="utf-8"))
             assert len(found) == ITEMS
-            assert {verdict for verdict, _ in found.values()} == {"accepted"}
+            assert set(found.values()) == {"accepted"}
             counts = _rows(
                 url,
                 "SELECT count(*), count(DISTINCT i.key), count(DISTINCT r.item_id), count(DISTINCT r.seq),"
@@ -276,8 +257,8 @@ def test_daemon_database_and_client_are_killed_and_every_key_has_one_result(tmp_
             runs = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
             _check_runs(runs, _rows(url, over))
         finally:
-            client.close()
-            daemon.close()
+            _kill(client)
+            _kill(daemon)
 
 
 def _check_runs(runs: Sequence[dict[str, Any]], over: Sequence[tuple[Any, ...]]) -> None:
