@@ -94,7 +94,12 @@ def test_its_kernel_takes_as_long_as_it_is_told_to(control: Control, monkeypatch
     """By the judge's clock and by its own; that is no part of what a call costs."""
     kernel_ns = 3_000_000
     seen: list[Called] = []
-    change_calls(monkeypatch, lambda called: (seen.append(called), called)[1])
+
+    def note(called: Called) -> Called:
+        seen.append(called)
+        return called
+
+    change_calls(monkeypatch, note)
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     began_ns = time.perf_counter_ns()
     before_ns, used_ns = control.waiting_cpu_ns, time.thread_time_ns()
@@ -141,8 +146,10 @@ def test_a_long_call_may_wait_longer(
     control: Control, monkeypatch: pytest.MonkeyPatch, span_ns: int, *, counts: bool
 ) -> None:
     """By the same part of its span as a submission's."""
-    late = {"claim_ns": 0, "outside_ns": span_ns, "delayed_ns": _PATIENCE_NS + 1}
-    change_calls(monkeypatch, lambda called: replace(called, **late))
+    change_calls(
+        monkeypatch,
+        lambda called: replace(called, claim_ns=0, outside_ns=span_ns, delayed_ns=_PATIENCE_NS + 1),
+    )
     assert [math.isfinite(cost) for cost in _calls(control, torch.ones(8), 3)] == [counts] * 3
 
 

@@ -40,13 +40,14 @@ def test_what_cannot_be_started_is_refused_and_leaves_nothing(workshop: Workshop
     before = containers(workshop.engine, workshop.engine.owner).keys()
     with pytest.raises(EngineRefused, match="does not have it; pull or build"):
         workshop.engine.image_id("no.such/image:1")
-    for changes, error, says in (
-        ({"image": "sha256:" + "0" * 64}, EngineRefused, "does not have it; pull or build"),
-        ({"python": "/bin/ls"}, ProtocolError, "before 'ready' with exit code"),
-        ({"python": "/no/python"}, EngineRefused, "no such file"),
+    spec = workshop.spec()
+    for wrong, error, says in (
+        (replace(spec, image="sha256:" + "0" * 64), EngineRefused, "does not have it; pull or build"),
+        (replace(spec, python="/bin/ls"), ProtocolError, "before 'ready' with exit code"),
+        (replace(spec, python="/no/python"), EngineRefused, "no such file"),
     ):
         with pytest.raises(error, match=says):
-            workshop.engine.start(replace(workshop.spec(), **changes))
+            workshop.engine.start(wrong)
     assert containers(workshop.engine, workshop.engine.owner).keys() == before
 
 
