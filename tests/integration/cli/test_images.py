@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from runner.base.config import Config
 from runner.base.gpu_types import Registry
 from runner.base.model import Mode, Verdict
 from runner.evaluation.evaluate import Evaluator
@@ -22,6 +21,7 @@ from runner.task_format import extra_to_stored, load_folder, to_stored
 from sandbox.errors import EngineRefused
 from sandbox.host.engine import Container, DockerEngine
 from sandbox.spec import Bind, SandboxSpec
+from tests.integration.evaluation.conftest import settings_of
 from tests.plugins.images import PYTHON, download
 from tests.plugins.live import ROOT
 from tests.unit import samples
@@ -102,15 +102,7 @@ def _evaluate(engine: DockerEngine, state_dir: Path, eval_python: Path) -> tuple
     task = load_folder(VECTORADD).task
     code = (VECTORADD / "solutions" / "correct" / "torch_add.py").read_bytes()
     job = replace(samples.job(mode=Mode.TEST, code=code), task=to_stored(task), extra=extra_to_stored(task.extra))
-    settings = Config(
-        eval_python=eval_python,
-        state_dir=state_dir,
-        host_name="nobody-else",
-        build_timeout_s=120,
-        max_run_s=300,
-        warm_containers=0,
-        build_workers=0,
-    )
+    settings = settings_of(state_dir, eval_python).model_copy(update={"warm_containers": 0})
     with kind(engine.base_url, owner=engine.owner) as own:
         evaluator = Evaluator(own, Registry.load(state_dir / "gpus.d"), settings)
         try:

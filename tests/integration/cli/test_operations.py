@@ -65,8 +65,15 @@ def test_a_host_needs_no_guest(empty_database_url: str, tmp_path: Path) -> None:
     assert (code, "found no runner.extras, expected it for `leaderboard`" in text) == (2, True)
 
 
-def test_the_roles_can_be_printed_without_a_database(call: Call) -> None:
-    """--print-roles gives SQL for an administrator and touches nothing."""
+def test_a_missing_setting_is_the_callers_to_mend(call: Call, tmp_path: Path) -> None:
+    """Exit code 2, and what to give; a missing configuration is not silently ignored. Printing roles needs nothing."""
+    for arguments, says in (
+        (("status",), "DATABASE_URL"),
+        (("--config", tmp_path / "none.toml", "status"), "none.toml"),
+    ):
+        said = call(*arguments)
+        assert said.code == 2
+        assert says in said.err
     said = call("migrate", "--print-roles")
     assert said.code == 0
     assert "CREATE ROLE" in said.out
@@ -93,20 +100,6 @@ def test_an_unreachable_database_is_an_infrastructure_error(call: Call, command:
     assert (said.code, said.out) == (3, "")
     assert said.err.startswith("kernel-runner: ")
     assert len(said.err.splitlines()) == 1
-
-
-def test_without_a_database_setting_the_message_says_how_to_give_one(call: Call) -> None:
-    """A missing setting is the caller's to mend: exit code 2."""
-    said = call("status")
-    assert said.code == 2
-    assert "DATABASE_URL" in said.err
-
-
-def test_a_configuration_that_does_not_exist_is_a_usage_error(call: Call, tmp_path: Path) -> None:
-    """--config names a file; a missing one is not silently ignored."""
-    said = call("--config", tmp_path / "none.toml", "status")
-    assert said.code == 2
-    assert "none.toml" in said.err
 
 
 def test_hosts_and_gpu_types_are_listed(cli: Call, store: Store) -> None:

@@ -172,7 +172,10 @@ def test_options_of_a_profile_reach_the_daemon(cli: Call, board: str, submission
 
 
 def test_submit_prints_the_number_and_returns(cli: Call, board: str, submission_file: Path) -> None:
-    """The number on stdout is all a script needs; both jobs of a ranked submission are in the queue."""
+    """The number on stdout is all a script needs; both jobs of a ranked submission are in the queue.
+
+    Both are cancelled by their user only, and cancelling again finds nothing to do.
+    """
     said = cli("submit", submission_file, "--leaderboard", board, "--user", "alice", "--user-name", "Alice")
     assert said.code == 0
     number = int(said.out)
@@ -182,6 +185,12 @@ def test_submit_prints_the_number_and_returns(cli: Call, board: str, submission_
     page = cli("status", number).out
     assert "by Alice to echo" in page
     assert "position 1 in the queue" in page
+    assert cli("cancel", number, "--user", "mallory").code == 2
+    said = cli("cancel", number, "--user", "alice")
+    assert (said.code, said.out) == (0, "2\n")
+    document = cli("status", number, "--json").document
+    assert (document["state"], document["verdict"]) == ("cancelled", None)
+    assert cli("cancel", number).out == "0\n"
 
 
 REFUSED = [
@@ -261,17 +270,6 @@ def test_the_end_of_the_patience_is_an_infrastructure_exit_code(cli: Call, board
     assert (said.code, said.out) == (3, "")
     assert "kernel-runner status" in said.err
     assert cli("status", "--json").document[0]["state"] == "queued"
-
-
-def test_cancel_takes_queued_jobs_back(cli: Call, board: str, submission_file: Path) -> None:
-    """Both jobs are cancelled, by their user only, and cancelling again finds nothing to do."""
-    number = int(cli("submit", submission_file, "--leaderboard", board, "--user", "alice").out)
-    assert cli("cancel", number, "--user", "mallory").code == 2
-    said = cli("cancel", number, "--user", "alice")
-    assert (said.code, said.out) == (0, "2\n")
-    document = cli("status", number, "--json").document
-    assert (document["state"], document["verdict"]) == ("cancelled", None)
-    assert cli("cancel", number).out == "0\n"
 
 
 def test_ctrl_c_ends_the_waiting_and_not_the_submission(

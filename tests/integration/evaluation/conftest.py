@@ -28,8 +28,8 @@ RIGHT = (_FOLDER / "solutions" / "correct" / "torch_add.py").read_bytes()
 
 @pytest.fixture
 def settings(state_dir: Path, eval_python: Path) -> Config:
-    """Settings with one warm container."""
-    return _settings(state_dir, eval_python)
+    """Settings for one test."""
+    return settings_of(state_dir, eval_python)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def evaluator(docker_engine: DockerEngine, settings: Config) -> Iterator[Evaluat
 def shared_settings(eval_python: Path) -> Iterator[Config]:
     """Settings for all tests of a module."""
     with readable_directory() as directory:
-        yield _settings(directory, eval_python)
+        yield settings_of(directory, eval_python)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,8 @@ def shared_evaluator(docker_engine: DockerEngine, shared_settings: Config) -> It
         yield made
 
 
-def _settings(state_dir: Path, eval_python: Path) -> Config:
+def settings_of(state_dir: Path, eval_python: Path) -> Config:
+    """Settings with one warm container and no build worker."""
     return Config(
         eval_python=eval_python,
         state_dir=state_dir,

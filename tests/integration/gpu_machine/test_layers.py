@@ -1,19 +1,21 @@
-"""The layers of the tests for a device: all tests are in them, and a record says what follows from it."""
+"""The tests for machines with a GPU: what they know and import, their layers, and what a record says."""
 
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gpu import recording
-from tests.gpu.bench import ROOT
+from tests.gpu import manifest, recording
+from tests.gpu.bench import MANIFEST, ROOT, Machine
 from tests.gpu.layers import BEGUN, FAILED, LAYERS, PASSED, STATEMENTS, failed_layers, summary
 from tests.support.waiting import PATIENCE_S
 
@@ -112,7 +114,8 @@ def test_a_summary_says_whether_forged_times_may_be_rejected(record: list[Mappin
     assert ("may be set" in said) is (record == [*HONEST, *FORGED])
 
 
-def _emulated(arguments: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+def emulated(arguments: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """A module's run on a device that is emulated."""
     return subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=ROOT,
@@ -133,7 +136,7 @@ def _emulated(arguments: list[str], **variables: str) -> subprocess.CompletedPro
 def test_a_layer_is_run_and_recorded(tmp_path: Path) -> None:
     """The first one, on a device that is emulated, where nothing of it can be tried; behind a line that was cut off."""
     (tmp_path / "record.jsonl").write_text('{"layer": "driver", "te', encoding="utf-8")
-    done = _emulated(["tests.gpu", str(tmp_path), "--layers", "driver"])
+    done = emulated(["tests.gpu", str(tmp_path), "--layers", "driver"])
     assert done.returncode == 0, done.stdout + done.stderr
     facts, *tests = recording.read(tmp_path / "record.jsonl")
     assert facts["device"] == "CUDA, emulated on the CPU"
@@ -144,3 +147,77 @@ def test_a_layer_is_run_and_recorded(tmp_path: Path) -> None:
     }
     assert "not tried: streams wait for numbers in the host's memory" in done.stdout
     assert "leave rejects_forged_times = false (0 honest cases" in done.stdout
+
+
+H100 = Machine(device="cuda", name="NVIDIA H100 80GB HBM3", count=1, memory_bytes=40 << 30)
+#: What the tests of a device need of other tests.
+PROBLEMS = "tests.acceptance.modules.problems"
+#: What starts their workers. It needs no more than they do.
+FORK_SERVER = "runner.extras.boards.fork_server"
+#: `manifest.py` runs where the project is installed.
+ON_THE_DEVICE = [
+    *(path for path in sorted((ROOT / "tests" / "gpu").glob("*.py")) if path.name != "manifest.py"),
+    *(ROOT / f"{name.replace('.', '/')}.py" for name in (PROBLEMS, FORK_SERVER)),
+]
+#: What containers have of trainers.
+INSIDE = "runner.extras.trainers.inside."
+
+
+def test_the_manifest_is_what_tasks_and_gpu_types_say() -> None:
+    """It is a copy, and this is what keeps it one."""
+    assert MANIFEST.read_text(encoding="utf-8") == manifest.text(), "run: python -m tests.gpu.manifest"
+
+
+@pytest.mark.parametrize("path", ON_THE_DEVICE, ids=lambda path: path.name)
+def test_a_bare_machine_has_what_they_import(path: Path) -> None:
+    """The standard library, torch, pytest, the harness and what it speaks; of the runner what containers have."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    ours = {name for name in names if name.partition(".")[0] in ("tasks", "sandbox", "runner", "tests")}
+    assert {name.partition(".")[0] for name in names - ours} <= sys.stdlib_module_names | {"torch", "pytest"}
+    allowed = ("tasks", "tests.gpu", "tests.support", "sandbox.protocol", "sandbox.inside.", INSIDE)
+    assert all(name.startswith((*allowed, PROBLEMS, FORK_SERVER)) for name in ours), ours
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "variant"),
+    [
+        ("NVIDIA H100 80GB HBM3", None, "H100"),
+        ("NVIDIA H100 PCIe", None, "H100/0"),
+        ("NVIDIA B200", None, "B200"),
+        ("AMD Instinct MI300X", None, "MI300"),
+        ("AMD Instinct MI300X", 8, "MI300x8"),
+        ("NVIDIA GeForce RTX 5090", None, None),
+    ],
+)
+def test_a_device_is_told_by_its_name(name: str, ranks: int | None, variant: str | None) -> None:
+    """As the registry would, products of a type before the type."""
+    assert replace(H100, name=name).variant(ranks) == variant
+
+
+def test_they_run_on_a_device(tmp_path: Path) -> None:
+    """One that is emulated: a right solution, a wrong one, and a task's times, which are kept and not made again."""
+    record = tmp_path / "record.jsonl"
+    chosen = "not amd and (identity-correct-copy or identity-wrong-zeros or (test_speed and identity))"
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return emulated(
+            ["pytest", "-q", "-p", "no:cacheprovider", "tests/gpu", "-k", chosen],
+            KERNEL_RUNNER_GPU_SMALL="1",
+            KERNEL_RUNNER_GPU_RECORD=str(record),
+        )
+
+    done = run()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+    lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
+    assert [line["outcome"] for line in lines] == ["begun", "passed"] * 3
+    kept = {line["test"]: line["evaluations"] for line in lines if line["outcome"] == "passed"}
+    (timed,) = (rows for test, rows in kept.items() if "test_speed" in test)
+    assert {row["verdict"] for row in timed} == {"accepted"}
+    samples = [sample for row in timed for case in row["cases"] for sample in case["samples"]]
+    assert all(claim > 0 and span > 0 and exclusive == 1 for claim, span, exclusive in samples)
+    # 5: pytest has found no test.
+    assert run().returncode == 5
+    assert len(record.read_text(encoding="utf-8").splitlines()) == len(lines)

@@ -54,6 +54,12 @@ def _calls(control: Control, value: object, count: int, *, beside: Activity | No
     return [*control.calls(make, count, parts=1, deadline_ns=deadline_ns, beside=beside).costs_ns]
 
 
+def change_calls(monkeypatch: pytest.MonkeyPatch, change: Callable[[Called], Called]) -> None:
+    """What a client hears of each call is changed."""
+    call = WorkerClient.call
+    monkeypatch.setattr(WorkerClient, "call", lambda *given, **options: change(cast("Any", call)(*given, **options)))
+
+
 def test_a_call_costs_something_beside_its_kernel(control: Control) -> None:
     """Copied, mapped in small pages or in huge ones: as many costs as calls."""
     for nbytes in (64, 100_000, 300_000):
@@ -87,13 +93,13 @@ def test_each_call_has_an_input_of_its_own_and_the_first_do_not_count(control: C
 def test_its_kernel_takes_as_long_as_it_is_told_to(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the judge's clock and by its own; that is no part of what a call costs."""
     kernel_ns = 3_000_000
-    call, seen = WorkerClient.call, list[Called]()
+    seen: list[Called] = []
 
-    def watched(client: WorkerClient, packed: Packed, **options: object) -> Called:
-        seen.append(cast("Any", call)(client, packed, **options))
-        return seen[-1]
+    def note(called: Called) -> Called:
+        seen.append(called)
+        return called
 
-    monkeypatch.setattr(WorkerClient, "call", watched)
+    change_calls(monkeypatch, note)
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     began_ns = time.perf_counter_ns()
     before_ns, used_ns = control.waiting_cpu_ns, time.thread_time_ns()
@@ -140,13 +146,10 @@ def test_a_long_call_may_wait_longer(
     control: Control, monkeypatch: pytest.MonkeyPatch, span_ns: int, *, counts: bool
 ) -> None:
     """By the same part of its span as a submission's."""
-    call = WorkerClient.call
-
-    def delayed(client: WorkerClient, packed: Packed, **options: object) -> Called:
-        called: Called = cast("Any", call)(client, packed, **options)
-        return replace(called, claim_ns=0, outside_ns=span_ns, delayed_ns=_PATIENCE_NS + 1)
-
-    monkeypatch.setattr(WorkerClient, "call", delayed)
+    change_calls(
+        monkeypatch,
+        lambda called: replace(called, claim_ns=0, outside_ns=span_ns, delayed_ns=_PATIENCE_NS + 1),
+    )
     assert [math.isfinite(cost) for cost in _calls(control, torch.ones(8), 3)] == [counts] * 3
 
 
@@ -194,14 +197,8 @@ def test_a_process_that_computes_spoils_the_calls(control: Control) -> None:
 
 def test_a_call_that_waited_for_a_core_costs_infinitely_much(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is one of the calls, so that the share of those is known."""
-    call = WorkerClient.call
     numbers = iter(range(100))
-
-    def delayed(client: WorkerClient, packed: Packed, **options: object) -> Called:
-        called: Called = cast("Any", call)(client, packed, **options)
-        return replace(called, delayed_ns=(2 * _PATIENCE_NS) * (next(numbers) % 2))
-
-    monkeypatch.setattr(WorkerClient, "call", delayed)
+    change_calls(monkeypatch, lambda called: replace(called, delayed_ns=(2 * _PATIENCE_NS) * (next(numbers) % 2)))
     costs = _calls(control, torch.ones(8), 6)
     assert len(costs) == 6
     assert sorted(map(math.isfinite, costs)) == [False] * 3 + [True] * 3
@@ -211,13 +208,7 @@ def test_a_call_whose_copy_stalled_has_its_cost_and_is_counted(
     control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But not one beside which the worker computed: it could make copies stall."""
-    call = WorkerClient.call
-
-    def stalled(client: WorkerClient, packed: Packed, **options: object) -> Called:
-        called: Called = cast("Any", call)(client, packed, **options)
-        return replace(called, stalled=True)
-
-    monkeypatch.setattr(WorkerClient, "call", stalled)
+    change_calls(monkeypatch, lambda called: replace(called, stalled=True))
     deadline_ns = time.monotonic_ns() + _PATIENCE_NS
     for busy_ns, count in ((0, 4), (60_000_000_000, 0)):
         beside = Beside(partial(int, busy_ns))

@@ -119,6 +119,17 @@ def assert_equal(found: object, expected: object) -> None:
         assert found == expected
 
 
+def _watch_copies(monkeypatch: pytest.MonkeyPatch, look: Callable[[Copy], object]) -> None:
+    """Look at each copy of an output before the judge makes it."""
+    fill = Copy.fill
+
+    def looked_at(self: Copy, places: Sequence[tuple[Readable, int]]) -> Filled:
+        look(self)
+        return fill(self, places)
+
+    monkeypatch.setattr(Copy, "fill", looked_at)
+
+
 def _returned(called: Called) -> bytes:
     return bytes(torch.as_tensor(called.output.value()).numpy())
 
@@ -342,15 +353,9 @@ def test_the_judge_looks_at_the_output_of_a_dry_run(client: WorkerClient, monkey
     """And at no more than was agreed on, whatever the worker says."""
     monkeypatch.setattr(module, "ASK_SPIN_NS", _PATIENCE_NS)
     looked: list[Sequence[int]] = []
-    fill = Copy.fill
-
-    def counting(self: Copy, places: Sequence[tuple[Readable, int]]) -> Filled:
-        looked.append(self._sizes)
-        return fill(self, places)
-
     payload = torch.ones(100_000, dtype=torch.uint8)
     _call(client, payload)
-    monkeypatch.setattr(Copy, "fill", counting)
+    _watch_copies(monkeypatch, lambda copy: looked.append(copy._sizes))
     _call(client, payload)
     assert [list(sizes) for sizes in looked] == [[DRY_BYTES], [100_000]]
 
@@ -384,21 +389,17 @@ def test_what_keeps_the_judge_from_reading_is_the_calls_time(
     monkeypatch.setattr(module, "ASK_SPIN_NS", _PATIENCE_NS)
     _load(client, "def custom_kernel(data):\n    return data[1], data[1][:9]\n")
     wait_s = 0.02
-    read_into, fill = WorkerMemory.read_into, Copy.fill
+    read_into = WorkerMemory.read_into
     blocks: list[int] = []
 
     def late(self: WorkerMemory, into: memoryview, offset: int) -> None:
         time.sleep(wait_s)
         read_into(self, into, offset)
 
-    def counting(self: Copy, places: Sequence[tuple[Readable, int]]) -> Filled:
-        blocks.append(len(self._blocks))
-        return fill(self, places)
-
     payload = torch.full((size,), 7, dtype=torch.uint8)
     _call(client, payload)
     monkeypatch.setattr(WorkerMemory, "read_into", late)
-    monkeypatch.setattr(Copy, "fill", counting)
+    _watch_copies(monkeypatch, lambda copy: blocks.append(len(copy._blocks)))
     called = _call(client, payload)
     assert called.by_flags
     assert called.outside_ns >= 0.9 * blocks[-1] * wait_s * 1e9
@@ -424,20 +425,15 @@ def test_the_judge_sees_whether_a_worker_sleeps_while_its_output_is_copied(
 ) -> None:
     """Every thread of each of its processes; then only a byte that was written before it slept can be late."""
     source, is_late = _MEANWHILE[what]
-    read_into, fill = WorkerMemory.read_into, Copy.fill
+    read_into = WorkerMemory.read_into
     looks: list[bool] = []
 
     def slow(self: WorkerMemory, into: memoryview, offset: int) -> None:
         time.sleep(0.001)
         read_into(self, into, offset)
 
-    def noting(self: Copy, places: Sequence[tuple[Readable, int]]) -> Filled:
-        if self.is_large:
-            looks.append(self.activity is not None)
-        return fill(self, places)
-
     monkeypatch.setattr(WorkerMemory, "read_into", slow)
-    monkeypatch.setattr(Copy, "fill", noting)
+    _watch_copies(monkeypatch, lambda copy: looks.append(copy.activity is not None) if copy.is_large else None)
     monkeypatch.setattr(module, "_LOOK_EVERY", 5)
     # As in a container, where the kernel tells that there are no new threads; however busy the host is.
     monkeypatch.setattr(Activity, "_newest", lambda _: 7)

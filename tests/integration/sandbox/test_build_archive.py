@@ -43,7 +43,10 @@ def program(workshop: Workshop, source: str, *, keep: tuple[str, ...] = ()) -> S
 
 
 def test_an_archive_goes_from_box_to_box(workshop: Workshop, tmp_path: Path) -> None:
-    """Same places, same modes, same owner, same times to the nanosecond; three pieces; twice from one file."""
+    """Same places, same modes, same owner, same times to the nanosecond; three pieces; again and again from one file.
+
+    It lies in /work before a judge has its request; the judge's places hold what they held.
+    """
     archive = BuildArchive(tmp_path)
     built = workshop.run(workshop.spec(), program(workshop, _MAKE, keep=("cache", "none")), into=archive)
     assert built.outcome.ending is Ending.COMPLETED
@@ -53,12 +56,6 @@ def test_an_archive_goes_from_box_to_box(workshop: Workshop, tmp_path: Path) -> 
         assert used.ok, used.message
         assert used.steps[0].stdout == built.steps[0].stdout
         assert "kernel.so 0o100644 True" in used.steps[0].stdout
-
-
-def test_a_worker_finds_the_archive_and_its_judge_does_not(workshop: Workshop, tmp_path: Path) -> None:
-    """It lies in /work before the judge has its request; the judge's places hold what they held."""
-    archive = BuildArchive(tmp_path)
-    workshop.run(workshop.spec(), program(workshop, _MAKE, keep=("cache",)), into=archive)
     judge = """
 request()
 peer = line()

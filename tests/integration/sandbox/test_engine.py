@@ -35,12 +35,20 @@ def test_no_engine_is_said_clearly(tmp_path: Path) -> None:
     assert "DOCKER_HOST" in str(caught.value)
 
 
-def test_a_missing_image_is_refused_with_a_hint(workshop: Workshop) -> None:
-    """Neither image_id nor start pretends that an absent image is something else."""
+def test_what_cannot_be_started_is_refused_and_leaves_nothing(workshop: Workshop) -> None:
+    """An absent image, with a hint; an interpreter that is none, with its words: exit code and stderr."""
+    before = containers(workshop.engine, workshop.engine.owner).keys()
     with pytest.raises(EngineRefused, match="does not have it; pull or build"):
         workshop.engine.image_id("no.such/image:1")
-    with pytest.raises(EngineRefused, match="does not have it; pull or build"):
-        workshop.engine.start(replace(workshop.spec(), image="sha256:" + "0" * 64))
+    spec = workshop.spec()
+    for wrong, error, says in (
+        (replace(spec, image="sha256:" + "0" * 64), EngineRefused, "does not have it; pull or build"),
+        (replace(spec, python="/bin/ls"), ProtocolError, "before 'ready' with exit code"),
+        (replace(spec, python="/no/python"), EngineRefused, "no such file"),
+    ):
+        with pytest.raises(error, match=says):
+            workshop.engine.start(wrong)
+    assert containers(workshop.engine, workshop.engine.owner).keys() == before
 
 
 def test_an_image_with_volumes_is_refused(workshop: Workshop) -> None:
@@ -178,16 +186,6 @@ def test_an_image_environment_reaches_no_process(workshop: Workshop, eval_python
     assert report.ok, report.message
     assert "SECRET" not in report.steps[0].stdout
     assert "NVIDIA" not in report.steps[0].stdout
-
-
-def test_an_interpreter_that_is_none_is_told_with_its_words(workshop: Workshop) -> None:
-    """The container ends before `ready`: exit code and stderr are in the error, and nothing is left."""
-    before = containers(workshop.engine, workshop.engine.owner).keys()
-    with pytest.raises(ProtocolError, match="before 'ready' with exit code"):
-        workshop.engine.start(replace(workshop.spec(), python="/bin/ls"))
-    with pytest.raises(EngineRefused, match="no such file"):
-        workshop.engine.start(replace(workshop.spec(), python="/no/python"))
-    assert containers(workshop.engine, workshop.engine.owner).keys() == before
 
 
 def test_a_box_takes_one_request_and_is_gone_after_close(workshop: Workshop) -> None:

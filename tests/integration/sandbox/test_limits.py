@@ -1,34 +1,22 @@
-"""Hostile programs against the limits, in real containers: each ends, is told apart, and the container reports on."""
+"""What a submission sees in a real container, and hostile programs against the limits, which are its own alone."""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 
+from sandbox.errors import EngineRefused
 from sandbox.host import container as container_module
-from sandbox.protocol import Step
-from sandbox.spec import Ending
-from tests.integration.sandbox.conftest import QUICK, SLEEP, Workshop, converse
+from sandbox.host.accounts import lend
+from sandbox.protocol import PairRequest, Step
+from sandbox.spec import ACCOUNTS, Ending
+from tests.integration.sandbox.conftest import QUICK, SLEEP, WORKERS, Workshop, converse
 from tests.support.waiting import PATIENCE_S
-
-
-def test_an_undumpable_process_is_found_and_killed(workshop: Workshop) -> None:
-    """A process whose /proc directory belongs to root does not hide from the cleaning up."""
-    source = """
-import ctypes, os, time
-if os.fork() == 0:
-    ctypes.CDLL(None).prctl(4, 0)
-    os.setsid()
-    time.sleep(1000)
-time.sleep(0.2)
-"""
-    hides = Step(name="test", argv=(workshop.python, "-c", source), timeout_s=20)
-    look = Step(name="after", argv=("/bin/sh", "-c", "set -- /proc/[0-9]*; echo $#"), result_pipe=False)
-    # Init and the shell that counts.
-    assert workshop.steps(hides, look).steps[1].stdout == "2\n"
 
 
 def test_the_wall_limit_kills_the_container(workshop: Workshop) -> None:
@@ -73,19 +61,147 @@ def test_processor_time_is_bounded_for_all_processes_together(workshop: Workshop
     assert workshop.steps(asleep, cpu_s=0.2).ok
 
 
-def test_a_cancellation_is_heard_at_once(workshop: Workshop) -> None:
-    """The container is killed for the event, long before its limits; how fast the engine kills is the machine's."""
-    cancel = threading.Event()
-    report = workshop.run(workshop.spec(wall_s=1000), SLEEP, cancel=cancel, on_progress=lambda *_: cancel.set())
-    assert report.outcome.ending is Ending.CANCELLED
-    # Less than the box's own limit, and than what the step sleeps.
-    assert report.outcome.wall_ns < PATIENCE_S * 1e9
+_PROBE = """
+import getpass, json, os, pwd, resource
+status = dict(l.split(':', 1) for l in open('/proc/self/status') if ':' in l)
+print(json.dumps({
+    'uid': os.getresuid(), 'gid': os.getresgid(), 'groups': os.getgroups(), 'user': getpass.getuser(),
+    'name': pwd.getpwuid(os.getuid()).pw_name,
+    'status': {k: status[k].strip() for k in ('CapEff', 'CapPrm', 'CapBnd', 'NoNewPrivs', 'Seccomp')},
+    'env': dict(os.environ), 'cwd': os.getcwd(), 'fds': sorted(int(f) for f in os.listdir('/proc/self/fd')),
+    'interfaces': sorted(os.listdir('/sys/class/net')),
+    'limits': [resource.getrlimit(getattr(resource, 'RLIMIT_' + n)) for n in ('CORE', 'NOFILE', 'FSIZE')],
+    'oom': open('/proc/self/oom_score_adj').read().strip(), 'cpus': sorted(os.sched_getaffinity(0)),
+    'session': os.getsid(0) == os.getpid(),
+}))
+"""
 
 
-def test_the_counters_of_an_ordinary_run_are_read_from_the_host(workshop: Workshop) -> None:
-    """Processor time is there, and nothing was killed or denied."""
-    _, report = workshop.program("sum(range(10**6))")
-    assert report.outcome.cpu_ns is not None
-    assert report.outcome.cpu_ns > 1_000_000
-    assert report.outcome.oom_kills == 0
-    assert report.outcome.pids_denied == 0
+def test_a_submission_sees_an_empty_locked_room(workshop: Workshop) -> None:
+    """Uid, capabilities, environment, descriptors, limits and paths are exactly what the spec says."""
+    step, _ = workshop.program(_PROBE)
+    assert step.exit_code == 0, step.stderr
+    seen = json.loads(step.stdout)
+    assert seen["uid"] == seen["gid"] == [seen["uid"][0]] * 3
+    assert seen["uid"][0] in WORKERS
+    assert seen["name"] == "worker"
+    assert seen["groups"] == []
+    assert seen["user"] == "worker"
+    assert seen["status"] == {
+        "CapEff": "0" * 16,
+        "CapPrm": "0" * 16,
+        "CapBnd": "00000000000000e0",
+        "NoNewPrivs": "1",
+        "Seccomp": "2",
+    }
+    assert set(seen["env"]) <= {"PATH", "LANG", "HOME", "TMPDIR", "USER", "LOGNAME", "SHELL", "POPCORN_FD", "LC_CTYPE"}
+    assert seen["cwd"] == seen["env"]["HOME"] == "/work"
+    # 0, 1, 2, the result pipe and the listing itself.
+    assert [fd for fd in seen["fds"] if fd > 2 and fd != int(seen["env"]["POPCORN_FD"])][1:] == []
+    assert seen["interfaces"] == ["lo"]
+    assert seen["limits"] == [[1, 1], [4096, 4096], [1 << 30, 1 << 30]]
+    assert seen["oom"] == "1000"
+    assert seen["cpus"] == [0]
+    assert seen["session"] is True
+
+
+#: Each takes one more of what the kernel counts, and raises where it gives no more.
+_TAKE = """
+import array, ctypes, fcntl, json, os, signal, socket, sys
+libc = ctypes.CDLL(None, use_errno=True)
+kept = []
+
+def checked(result):
+    if result == -1:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+def descriptors_in_flight():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    kept.append((ours, theirs))
+    # As many as one message may carry.
+    ours.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [0] * 253))], socket.MSG_DONTWAIT)
+
+def queued_signals():
+    # Real-time signals queue while they are blocked.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+    kept.append(checked(libc.sigqueue(os.getpid(), signal.SIGRTMIN, None)))
+
+def pages_in_pipes():
+    ours, theirs = os.pipe()
+    kept.append((ours, theirs))
+    fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, 1 << 20)
+
+RESOURCES = {each.__name__: each for each in
+             (descriptors_in_flight, queued_signals, pages_in_pipes)}
+
+def ended_with(take):
+    try:
+        take()
+    except OSError as error:
+        return error.errno
+    return 0
+
+def take_all(take):
+    while (error := ended_with(take)) == 0:
+        pass
+    return error
+"""
+_HOG = (
+    _TAKE
+    + """
+take = RESOURCES[line.recv(100).decode()]
+take_all(take)
+# A process that begins now, as another submission of the same uid would.
+child = os.fork()
+if child == 0:
+    [os.close(fd) for pair in kept for fd in ([pair] if isinstance(pair, int) else [])]
+    os._exit(ended_with(take))
+line.sendall(b'%d' % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+line.recv(1)
+"""
+)
+_JUDGE = """
+peer = line()
+peer.sendall(request()['resource'].encode())
+say('progress', phase='test', done=int(peer.recv(10)), total=0)
+hear()
+"""
+
+
+@pytest.mark.parametrize("resource", ["descriptors_in_flight", "queued_signals", "pages_in_pipes"])
+def test_a_container_that_takes_all_takes_nothing_of_another(workshop: Workshop, resource: str) -> None:
+    """Beside it a second process of its uid gets none, and a process in another container gets one."""
+    refused: list[int] = []
+    begun, cancel = threading.Event(), threading.Event()
+
+    def on_progress(_: str, error: int, __: int) -> None:
+        refused.append(error)
+        begun.set()
+
+    spec = workshop.spec(workshop.pair_boot(_JUDGE, _HOG))
+    with ThreadPoolExecutor(1) as pool:
+        request = PairRequest(payload={"resource": resource})
+        hog = pool.submit(workshop.run, spec, request, cancel=cancel, on_progress=on_progress)
+        hog.add_done_callback(lambda _: begun.set())
+        try:
+            assert begun.wait(PATIENCE_S)
+            assert refused, hog.result(0)
+            step, _ = workshop.program(f"{_TAKE}\nprint(json.dumps(ended_with({resource})))")
+        finally:
+            cancel.set()
+    assert refused[0] != 0, "the hog took all of it"
+    assert json.loads(step.stdout) == 0, step.stderr
+
+
+def test_two_containers_have_no_uid_in_common(workshop: Workshop) -> None:
+    """Judge and worker of one are neither judge nor worker of the other; a pair is free when its container is gone."""
+    with workshop.engine.start(workshop.spec()) as one:
+        with workshop.engine.start(workshop.spec()) as other:
+            assert one.spec.accounts != other.spec.accounts
+        with pytest.raises(EngineRefused, match=r"all are taken .*, expected a free pair"):
+            lend([one.spec.accounts])
+        freed = lend([other.spec.accounts])
+        freed.give_back()
+    uids = [uid for both in ACCOUNTS for uid in (both.judge, both.worker)]
+    assert len(set(uids)) == len(uids)

@@ -47,28 +47,6 @@ for name in ('first', 'second'):
     assert "sandbox: no artifact 'trace 2': the report has no room for it" in report.steps[0].stderr
 
 
-def test_a_memfd_passes_between_the_two_uids(workshop: Workshop) -> None:
-    """The judge hands a memory file to the worker; what the worker maps and writes, the judge reads."""
-    judge = """
-import mmap
-request()
-fd = os.memfd_create('buffer')
-os.ftruncate(fd, 4096)
-peer = line()
-socket.send_fds(peer, [b'x'], [fd])
-peer.recv(1)
-step('test', json.dumps(mmap.mmap(fd, 4096)[:5].decode()))
-"""
-    worker = """
-import mmap
-_, fds, _, _ = socket.recv_fds(line, 1, 1)
-mmap.mmap(fds[0], 4096)[:5] = b'hello'
-line.sendall(b'y')
-line.recv(1)
-"""
-    assert workshop.said(judge, worker) == "hello"
-
-
 def test_the_worker_gets_one_descriptor_and_its_output_goes_to_the_judge(workshop: Workshop) -> None:
     """Worker: socket, /dev/null, two pipes. Judge: reads those pipes; homes and environments are apart."""
     judge = """
@@ -235,10 +213,3 @@ os.closerange(0, 4096)
     assert report.author_exit == AuthorExit(call="the reference", place="benchmark 2 of 4", how=how)
     assert (report.ok, report.message) == (False, str(report.author_exit))
     assert report.outcome.ending is Ending.COMPLETED
-
-
-def test_a_worker_that_floods_its_output_blocks_only_itself(workshop: Workshop) -> None:
-    """A judge that does not read the worker's pipes is not disturbed by a full one."""
-    judge = "request(); peer = line(); peer.recv(1); step('test', json.dumps('fine'))"
-    worker = "line.sendall(b'x')\nwhile True: os.write(1, b'y' * 65536)"
-    assert workshop.said(judge, worker) == "fine"

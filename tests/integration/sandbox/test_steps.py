@@ -60,26 +60,11 @@ with os.fdopen(int(os.environ['POPCORN_FD']), 'w') as out:
 
 
 def test_exit_codes_and_signals_are_told_apart(workshop: Workshop) -> None:
-    """exit(0) at once, an exit code and death by a signal are three different things."""
-    sh = ("/bin/sh", "-c")
-    report = workshop.steps(
-        Step(name="zero", argv=(workshop.python, "-c", "raise SystemExit(0)")),
-        Step(name="code", argv=(*sh, "exit 112")),
-        Step(name="signal", argv=(*sh, "kill -SEGV $$")),
-        Step(name="absent", argv=("/no/such/program",)),
-    )
-    assert [(step.name, step.exit_code, step.signal) for step in report.steps] == [
-        ("zero", 0, None),
-        ("code", 112, None),
-        ("signal", None, 11),
-        ("absent", 127, None),
-    ]
-    assert report.steps[0].result == {}
-    assert "/no/such/program" in report.steps[3].stderr
+    """exit(0) at once, an exit code and death by a signal are three different things.
 
-
-def test_a_step_without_result_pipe_has_no_descriptor(workshop: Workshop) -> None:
-    """A compile step gets neither POPCORN_FD nor an open descriptor above 2."""
+    A compile step gets neither POPCORN_FD nor an open descriptor above 2. Twelve megabytes go in while progress comes
+    out.
+    """
     source = """
 import os
 def is_open(fd):
@@ -90,14 +75,39 @@ def is_open(fd):
     return True
 print(os.environ.get('POPCORN_FD'), [fd for fd in range(256) if is_open(fd)])
 """
-    report = workshop.steps(Step(name="compile", argv=(workshop.python, "-c", source), result_pipe=False))
-    assert report.steps[0].stdout == "None [0, 1, 2]\n"
+    sh = ("/bin/sh", "-c")
+    report = workshop.steps(
+        Step(name="zero", argv=(workshop.python, "-c", "raise SystemExit(0)")),
+        Step(name="code", argv=(*sh, "exit 112")),
+        Step(name="signal", argv=(*sh, "kill -SEGV $$")),
+        Step(name="absent", argv=("/no/such/program",)),
+        Step(name="compile", argv=(workshop.python, "-c", source), result_pipe=False),
+        Step(name="size", argv=(*sh, "wc -c < blob")),
+        files={"blob": os.urandom(12 * MIB)},
+    )
+    assert [(step.name, step.exit_code, step.signal) for step in report.steps] == [
+        ("zero", 0, None),
+        ("code", 112, None),
+        ("signal", None, 11),
+        ("absent", 127, None),
+        ("compile", 0, None),
+        ("size", 0, None),
+    ]
+    zero, _, _, absent, compiles, size = report.steps
+    assert zero.result == {}
+    assert "/no/such/program" in absent.stderr
+    assert compiles.stdout == "None [0, 1, 2]\n"
+    assert size.stdout.strip() == str(12 * MIB)
 
 
 def test_files_replace_what_a_program_planted(workshop: Workshop) -> None:
-    """A link, a directory and a file in the way of the next step's files are replaced, not followed."""
+    """A link, a directory and a file in the way of the next step's files are replaced, not followed.
+
+    A program that fills /work spoils its own next step, and not the container; the report says why.
+    """
     plant = "ln -s /tmp/elsewhere cases.txt; mkdir -p eval.py/deep; echo x > sub; touch /tmp/elsewhere"
     look = "cat cases.txt eval.py sub/file; stat -c %F cases.txt; wc -c < /tmp/elsewhere"
+    fill = "head -c 200000000 /dev/zero > filler; true"
     report = workshop.steps(
         Step(name="plant", argv=("/bin/sh", "-c", plant)),
         Step(
@@ -105,24 +115,20 @@ def test_files_replace_what_a_program_planted(workshop: Workshop) -> None:
             argv=("/bin/sh", "-c", look),
             files={"cases.txt": b"1\n", "eval.py": b"2\n", "sub/file": b"3\n"},
         ),
-    )
-    assert report.steps[1].stdout == "1\n2\n3\nregular file\n0\n", report.steps[1].stderr
-
-
-def test_a_directory_that_cannot_be_written_fails_the_step_and_not_the_box(workshop: Workshop) -> None:
-    """A program that fills /work spoils its own next step; the report says why."""
-    fill = "head -c 200000000 /dev/zero > filler; true"
-    report = workshop.steps(
         Step(name="fill", argv=("/bin/sh", "-c", fill)),
         Step(name="next", argv=("/bin/true",), files={"big": os.urandom(1 * MIB)}),
     )
     assert report.ok
-    assert report.steps[1].exit_code == 126
-    assert "No space left on device" in report.steps[1].stderr
+    assert report.steps[1].stdout == "1\n2\n3\nregular file\n0\n", report.steps[1].stderr
+    assert report.steps[3].exit_code == 126
+    assert "No space left on device" in report.steps[3].stderr
 
 
 def test_an_artifact_comes_back_and_remove_after_removes(workshop: Workshop) -> None:
-    """Files that a step leaves are streamed out; sources named in remove_after are gone for the next step."""
+    """Files that a step leaves are streamed out; sources named in remove_after are gone for the next step.
+
+    Nothing but a regular file is read, and a named pipe does not hold init.
+    """
     report = workshop.steps(
         Step(
             name="make",
@@ -131,22 +137,15 @@ def test_an_artifact_comes_back_and_remove_after_removes(workshop: Workshop) -> 
             remove_after=("source.cu", "never-there"),
         ),
         Step(name="look", argv=("/bin/ls",)),
-    )
-    ((name, media_type, data),) = report.artifacts
-    assert (name, media_type, len(data)) == ("trace.bin", "application/octet-stream", 1_000_000)
-    assert report.steps[1].stdout == "trace.bin\n"
-    assert report.steps[0].stderr == ""
-
-
-def test_an_artifact_that_is_a_link_or_a_pipe_is_not_followed(workshop: Workshop) -> None:
-    """Nothing but a regular file is read, and a named pipe does not hold init."""
-    report = workshop.steps(
         Step(name="link", argv=("/bin/ln", "-s", "/etc/passwd", "a"), artifacts=("a",)),
         Step(name="pipe", argv=("/usr/bin/mkfifo", "b"), artifacts=("b",)),
     )
-    assert report.artifacts == ()
-    assert "no artifact 'a'" in report.steps[0].stderr
-    assert "not a regular file" in report.steps[1].stderr
+    ((name, media_type, data),) = report.artifacts
+    assert (name, media_type, len(data)) == ("trace.bin", "application/octet-stream", 1_000_000)
+    make, look, link, pipe = report.steps
+    assert (make.stderr, look.stdout) == ("", "trace.bin\n")
+    assert "no artifact 'a'" in link.stderr
+    assert "not a regular file" in pipe.stderr
 
 
 def test_a_write_end_in_flight_does_not_hold_init(workshop: Workshop) -> None:
@@ -162,13 +161,6 @@ print('sent', flush=True)
     assert step.stdout == "sent\n"
     assert not step.timed_out
     assert report.outcome.ending is Ending.COMPLETED
-
-
-def test_a_large_request_is_no_deadlock(workshop: Workshop) -> None:
-    """Twelve megabytes go in while progress comes out."""
-    blob = os.urandom(12 * MIB)
-    report = workshop.steps(Step(name="size", argv=("/bin/sh", "-c", "wc -c < blob")), files={"blob": blob})
-    assert report.steps[0].stdout.strip() == str(12 * MIB)
 
 
 def test_noise_does_not_spoil_the_report(workshop: Workshop) -> None:

@@ -80,25 +80,22 @@ def _found(workshop: Workshop, preload: str) -> dict[str, Any]:
 
 
 def test_a_fork_is_like_a_process_of_its_own(workshop: Workshop) -> None:
-    """Ids, capabilities, descriptors, environment, limits and all else that it sees are those of an exec."""
+    """Ids, capabilities, descriptors, environment, limits and all else that it sees are those of an exec.
+
+    When the request is there the template is gone: init alone still has root's uid.
+    """
     forked, separate = _found(workshop, PRELOAD), _found(workshop, "")
     assert separate.pop("once") == [None, None]
     in_judge, in_worker = forked.pop("once")
     assert in_judge == in_worker
     assert in_judge is not None
     # Another run on this machine may hold the accounts that the first one had.
-    for _, judge, worker in (forked.pop("uids"), separate.pop("uids")):
+    for root, judge, worker in (forked.pop("uids"), separate.pop("uids")):
+        assert root == 0
         assert Accounts(judge=judge, worker=worker) in ACCOUNTS
     assert forked == separate
     assert forked["worker"]["parent"] == forked["judge"]["parent"] == 1
     assert forked["worker"]["CapPrm"] == forked["judge"]["CapPrm"] == "0" * 16
-
-
-def test_when_the_request_is_there_the_template_is_gone(workshop: Workshop) -> None:
-    """Init alone still has root's uid."""
-    root, judge, worker = _found(workshop, PRELOAD)["uids"]
-    assert root == 0
-    assert Accounts(judge=judge, worker=worker) in ACCOUNTS
 
 
 @pytest.mark.parametrize(

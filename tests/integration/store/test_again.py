@@ -1,22 +1,20 @@
-"""Evaluating again: which jobs that makes, what counts meanwhile, and who may come between."""
+"""Evaluating again and taking out: which jobs that concerns, what counts meanwhile, and how a submission comes back."""
 
 from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 
 import pytest
 
-from runner.base.errors import NotFoundError, SubmissionError
+from runner.base.errors import SubmissionError
 from runner.base.model import Job, JobState, Verdict
 from runner.extras.boards.again import Selection
 from tests.integration.store.conftest import (
     Bench,
     Db,
     count,
-    enqueue,
     notes,
     ranked,
     result,
@@ -146,32 +144,6 @@ def test_a_rerun_chooses_by_the_time_the_evaluation_ended(queue: Bench, db: Db) 
     assert len(queue.store.submission(submission_id).jobs) == 4
 
 
-NO_SELECTION = [
-    (Selection(), "no filter given"),
-    (Selection(leaderboard="nowhere"), "leaderboard 'nowhere' does not exist"),
-    (Selection(host="nobody"), "host 'nobody' is not known here"),
-    (Selection(gpu_types=("H1000",)), "GPU type 'H1000' is not known here"),
-    (Selection(since=datetime(2026, 1, 2, tzinfo=UTC), until=datetime(2026, 1, 1, tzinfo=UTC)), "is empty"),
-]
-
-
-def test_a_selection_that_cannot_be_meant_is_refused(bench: Bench) -> None:
-    """Nothing at all, unknown names and empty spans are errors, not zero matches; looking first says so as well."""
-    for selection, message in NO_SELECTION:
-        for act in (bench.store.matching, bench.store.rerun, partial(bench.store.invalidate, reason="x")):
-            with pytest.raises(SubmissionError, match=message):
-                act(selection)
-
-
-def test_unknown_submissions_and_priorities_are_refused(queue: Bench) -> None:
-    """By its number a submission must exist; the priority has the bounds of every other."""
-    with pytest.raises(NotFoundError, match="submission 4711 does not exist"):
-        queue.store.rerun(Selection(submission_id=4711))
-    submission_id = ranked_submission(queue)
-    with pytest.raises(SubmissionError, match="priority"):
-        queue.store.rerun(Selection(submission_id=submission_id), priority=5000)
-
-
 def test_what_a_user_took_back_is_evaluated_again_by_its_number_only(queue: Bench, db: Db) -> None:
     """A filter passes over cancelled submissions; cancelled before anything ran, the rerun's result is the first."""
     submission_id = queue.submit(mode="leaderboard")
@@ -230,16 +202,6 @@ def test_the_mark_of_another_outlives_a_rerun_that_was_on_its_way(queue: Bench, 
     assert words(db, cheat)[:3] == (True, "active", "succeeded"), "our own mark goes with our verdict"
 
 
-def test_a_finished_submission_stays_closed_to_its_author_while_it_is_evaluated_again(bench: Bench) -> None:
-    """KernelBot's rule is that nothing is added to a finished submission; an operator's rerun opens no door."""
-    bench.board("identity", "A100", "H100")
-    submission_id = bench.submit(gpu_types=["A100"])
-    evaluate(bench, "A100")
-    bench.store.rerun(Selection(submission_id=submission_id))
-    with pytest.raises(SubmissionError, match="is finished"):
-        enqueue(bench.store, submission_id, mode="test", gpu_types=["H100"])
-
-
 def test_reruns_let_new_submissions_pass_and_take_turns_among_users(queue: Bench) -> None:
     """By default they are a class of lower priority, in which every user's first goes before anybody's second."""
     for user in ("ann", "ann", "ann", "bob"):
@@ -296,3 +258,64 @@ def test_reruns_that_are_asked_for_at_once_make_the_jobs_once(queue: Bench, db: 
     assert max(counts, key=str) == 24, counts
     assert sum(number for number in counts if isinstance(number, int)) == 24
     assert value(db, "SELECT count(*) FROM runner.job WHERE state = 'queued'") == 24
+
+
+OUT = "taken out of the ranking: the fan was broken"
+BROKEN_FAN = "the fan was broken"
+
+
+def test_what_is_taken_out_is_gone_for_every_reader_and_says_why(queue: Bench, db: Db) -> None:
+    """Ranking, score, KernelBot's rows and its final status; the verdict counts no more, the evidence is kept."""
+    mine, other = ranked_submission(queue, host="bad"), ranked_submission(queue, user_id="u2", score_s=9e-6)
+    db.execute("LISTEN runner_events")
+    assert queue.store.invalidate(Selection(host="bad"), reason=f" {BROKEN_FAN} ") == 2
+    assert words(db, mine) == (True, "active", "failed", OUT)
+    assert scores(queue) == [("u2", 9e-6)]
+    view = queue.store.submission(mine)
+    status = view.status
+    assert (status.state, status.verdict, status.score_s, status.error) == (JobState.DONE, None, None, OUT)
+    assert [(job.verdict, job.retired_as, job.retired_reason, job.runs) for job in view.jobs] == [
+        (Verdict.ACCEPTED, "invalidated", OUT, ())
+    ] * 2
+    assert rows(db, "SELECT DISTINCT submission_id FROM leaderboard.runs") == [(other,)]
+    assert count(db, "runner", "superseded_run") == 6
+    events = rows(db, "SELECT kind, host, detail FROM runner.event WHERE submission_id = %s", mine)
+    assert events == [("invalidated", "bad", {"verdict": "accepted", "reason": BROKEN_FAN})] * 2
+    assert [json.loads(note.payload) for note in notes(db)] == [{"event": "invalidated", "submissions": [mine]}]
+    assert queue.store.invalidate(Selection(host="bad"), reason="once more") == 0
+    assert words(db, mine)[3] == OUT
+
+
+def test_public_and_secret_job_go_together(queue: Bench, db: Db) -> None:
+    """A public row goes if its secret job is not to be trusted: KernelBot's website looks at public rows only."""
+    submission_id = queue.submit(mode="leaderboard")
+    evaluate(queue, host="good")
+    evaluate(queue, host="bad")
+    assert queue.store.invalidate(Selection(host="bad"), reason=BROKEN_FAN) == 2
+    assert count(db, "leaderboard", "runs") == 0
+    assert words(db, submission_id)[2] == "failed"
+
+
+def test_only_the_type_that_is_named_is_taken_out(bench: Bench, db: Db) -> None:
+    """A submission to two types keeps its score on the other; the verdict that is left is no word about all of it."""
+    bench.board("identity", "A100", "H100")
+    submission_id = bench.submit(mode="leaderboard", gpu_types=["A100", "H100"])
+    for gpu in ("A100", "A100", "H100", "H100"):
+        evaluate(bench, gpu)
+    assert bench.store.invalidate(Selection(leaderboard="identity", gpu_types=("h100",)), reason=BROKEN_FAN) == 2
+    assert [(line.gpu_type, line.user_id) for line in bench.store.ranking("identity")] == [("A100", "u1")]
+    assert words(db, submission_id)[2:] == ("failed", OUT)
+    assert bench.store.submission(submission_id).status.verdict is None
+
+
+def test_a_cheat_that_is_taken_out_is_no_longer_marked(bench: Bench, db: Db) -> None:
+    """The mark stood on the verdict. A verdict that counts on another type keeps it."""
+    bench.board("identity", "A100", "H100")
+    submission_id = bench.submit(gpu_types=["A100", "H100"])
+    for gpu in ("A100", "H100"):
+        bench.store.complete(bench.claim(gpu), result(Verdict.REJECTED, run_record(passed=False)))
+    assert words(db, submission_id)[1:3] == ("hacked", "hacked")
+    bench.store.invalidate(Selection(leaderboard="identity", gpu_types=("A100",)), reason=BROKEN_FAN)
+    assert words(db, submission_id)[1:3] == ("hacked", "hacked")
+    bench.store.invalidate(Selection(leaderboard="identity", gpu_types=("H100",)), reason=BROKEN_FAN)
+    assert words(db, submission_id) == (True, "active", "failed", OUT)

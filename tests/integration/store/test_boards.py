@@ -176,16 +176,18 @@ def test_a_submission_that_is_being_stored_counts(queue: Bench, db: Db) -> None:
 
 
 def test_deleting_a_board_with_submissions_needs_force(queue: Bench, db: Db, finish: Callable[..., None]) -> None:
-    """By force everything on it goes, and other boards stay."""
+    """By force everything on it goes, its files too, but not those that another board has; other boards stay."""
     queue.board("other")
-    queue.submit(mode="leaderboard")
-    kept = queue.submit(leaderboard="other")
+    queue.submit(mode="leaderboard", code=b"only here")
+    queue.submit(code=b"everywhere")
+    kept = queue.submit(code=b"everywhere", leaderboard="other")
     finish()
-    with pytest.raises(SubmissionError, match="has 1 submissions"):
+    with pytest.raises(SubmissionError, match="has 2 submissions"):
         queue.store.delete_board("identity")
     queue.store.delete_board("identity", force=True)
     assert [line.name for line in queue.store.boards()] == ["other"]
     assert one(db, "SELECT array_agg(id) AS ids FROM leaderboard.submission")["ids"] == [kept]
+    assert rows(db, "SELECT code FROM leaderboard.code_files") == [(b"everywhere",)]
     assert queue.store.submission(kept).status.verdict is Verdict.ACCEPTED
 
 

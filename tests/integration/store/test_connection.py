@@ -55,22 +55,18 @@ def set_for_all(link: Link, setting: str) -> None:
     run(link, f"ALTER DATABASE {name} SET {setting}".encode())
 
 
-def test_locking_does_not_depend_on_the_servers_default(make_link: Callable[..., Link]) -> None:
-    """A database whose default isolation is another one is used at READ COMMITTED all the same."""
+def test_a_session_has_our_settings_whatever_the_servers_default(make_link: Callable[..., Link]) -> None:
+    """READ COMMITTED for locks; no compilation, which distributions make of every view of a new database.
+
+    They are made after connecting: a pooler refuses them in the startup packet, or ignores them.
+    """
     set_for_all(make_link(), "default_transaction_isolation = 'serializable'")
-    assert scalar(make_link(), b"SHOW transaction_isolation") == "read committed"
-
-
-def test_no_statement_is_compiled(make_link: Callable[..., Link]) -> None:
-    """Servers of distributions compile what they take to be expensive, as every view of a new database."""
     set_for_all(make_link(), "jit = on")
-    assert scalar(make_link(), b"SHOW jit") == "off"
-
-
-def test_settings_are_made_after_connecting(make_link: Callable[..., Link]) -> None:
-    """A pooler refuses them in the startup packet, or ignores them."""
+    link = make_link()
+    assert scalar(link, b"SHOW transaction_isolation") == "read committed"
+    assert scalar(link, b"SHOW jit") == "off"
     found = b"SELECT setting || ' ' || source AS it FROM pg_settings WHERE name = 'statement_timeout'"
-    assert scalar(make_link(), found) == "60000 session"
+    assert scalar(link, found) == "60000 session"
 
 
 def test_a_terminated_connection_is_an_outage_and_comes_back(make_link: Callable[..., Link]) -> None:

@@ -1,4 +1,7 @@
-"""Everything at once on few submissions: no deadlock, nothing is lost, nothing is done twice."""
+"""Everything at once on few submissions: no deadlock, nothing is lost, nothing is done or told twice.
+
+Without the submission's lock, two jobs that end together would each see the other still running.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from collections.abc import Sequence
 from runner.base.errors import StaleAttemptError
 from runner.base.model import Job
 from runner.extras.boards.store import BoardStore
+from runner.store import Completion, Ended, Reclaimed
 from tests.integration.store.conftest import Bench, Db, one, ranked, together
 
 TYPES = ("A100", "H100")
@@ -26,13 +30,20 @@ class Host:
         self.number = number
         self.choose = random.Random(number)  # noqa: S311 - reproducible on purpose
         self.held: list[Job] = []
+        #: The submissions of whose end it was told.
+        self.told: list[int | None] = []
 
-    def work(self) -> int:
+    def work(self) -> list[int | None]:
         """So many steps; what is in hand at the end is given back."""
         actions = [self.submit, self.claim, self.beat, self.commit, self.end, self.end, self.cancel, self.lose]
         for _ in range(STEPS):
             self.choose.choice(actions)()
-        return len(self.store.recover(host=self.name, keep=()))
+        self.hear(self.store.recover(host=self.name, keep=()))
+        return self.told
+
+    def hear(self, taken: Sequence[Reclaimed]) -> None:
+        """Which jobs were taken back, and what ended with them."""
+        self.told += [each.submission_id for each in taken if each.submission_done]
 
     def submit(self) -> None:
         """By one of a few users, on all GPU types."""
@@ -52,9 +63,11 @@ class Host:
         """All in hand, at once."""
         given = [(job, ranked(job)) for job in self.held]
         for (job, found), outcome in zip(given, self.store.complete_all(given), strict=True):
-            if outcome is None:
-                with contextlib.suppress(StaleAttemptError):
-                    self.store.complete(job, found)
+            with contextlib.suppress(StaleAttemptError):
+                # None: another host holds the submission.
+                completion = outcome or self.store.complete(job, found)
+                if not isinstance(completion, StaleAttemptError) and completion.submission_done:
+                    self.told.append(job.submission_id)
         self.held.clear()
 
     def end(self) -> None:
@@ -65,13 +78,15 @@ class Host:
         with contextlib.suppress(StaleAttemptError):
             match self.choose.randrange(4):
                 case 0:
-                    self.store.complete(job, ranked(job, passed=False))
+                    end: Completion | Ended = self.store.complete(job, ranked(job, passed=False))
                 case 1:
-                    self.store.fail(job, error="x", report=None, slot="s")
+                    end = self.store.fail(job, error="x", report=None, slot="s")
                 case 2:
-                    self.store.release(job, reason="x")
+                    end = self.store.release(job, reason="x")
                 case _:
-                    self.store.cancelled(job)
+                    end = self.store.cancelled(job)
+            if end.submission_done:
+                self.told.append(job.submission_id)
 
     def cancel(self) -> None:
         """One of the first submissions, as its user may."""
@@ -80,8 +95,8 @@ class Host:
     def lose(self) -> None:
         """A lease runs out while its holder is at work; another host requeues it, and forgets one of its own."""
         self.beat(self.held[:1], lease_s=-1)
-        self.store.reclaim()
-        self.store.recover(host=self.name, keep=[(job.id, job.attempt) for job in self.held[1:]])
+        self.hear(self.store.reclaim())
+        self.hear(self.store.recover(host=self.name, keep=[(job.id, job.attempt) for job in self.held[1:]]))
 
 
 def test_all_at_once_is_no_deadlock(bench: Bench, db: Db) -> None:
@@ -90,7 +105,9 @@ def test_all_at_once_is_no_deadlock(bench: Bench, db: Db) -> None:
     for _ in range(30):
         bench.submit(mode="leaderboard", gpu_types=list(TYPES))
     outcomes = together(THREADS, bench, lambda store, index: Host(store, bench, index).work())
-    assert all(isinstance(outcome, int) for outcome in outcomes), outcomes
+    told = [submission_id for outcome in outcomes if isinstance(outcome, list) for submission_id in outcome]
+    assert all(isinstance(outcome, list) for outcome in outcomes), outcomes
+    assert len(told) == len(set(told)), "the end of a submission is told once"
     assert one(db, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")["deadlocks"] == 0
 
     # A host passes over a job whose submission another one holds at that moment; now none does.

@@ -71,22 +71,6 @@ def demand(db: Db, *arguments: object) -> int:
     return int(value(db, f"SELECT runner.set_demand({marks})", *arguments))
 
 
-def test_a_board_that_demands_nothing_ranks_every_time_and_says_what_each_is_worth(queue: Bench, db: Db) -> None:
-    """Also a third-party program's: it stands in the ranking as claimed, in_process."""
-    assert one(db, "SELECT * FROM runner.demand") == {"leaderboard": "identity", "timing": "claimed", "tolerance": 0.1}
-    own = evaluate(queue, "claimed", correctness="in_process")
-    evaluate(queue, "audited", user_id="u2", score_s=3e-6)
-    assert ranked(queue) == [("u1", "claimed", "in_process"), ("u2", "audited", "judge")]
-    assert status(db, own) == {
-        "verdict": "accepted",
-        "job_status": "succeeded",
-        "score": Decimal("0.0000025"),
-        "timing": "claimed",
-        "correctness": "in_process",
-        "unranked": None,
-    }
-
-
 @pytest.mark.parametrize(
     ("demanded", "ranking"),
     [
@@ -122,7 +106,9 @@ def test_what_is_below_the_demand_passes_and_does_not_rank(
 
 def test_the_view_demands_even_what_the_writer_of_a_row_did_not(queue: Bench, db: Db) -> None:
     """A row with a score and no word on its time, as KernelBot writes it, ranks on a board that takes claims only."""
+    assert one(db, "SELECT * FROM runner.demand") == {"leaderboard": "identity", "timing": "claimed", "tolerance": 0.1}
     evaluate(queue, "audited")
+    assert ranked(queue) == [("u1", "audited", "judge")]
     db.execute("UPDATE leaderboard.runs SET system_info = '{}'")
     assert ranked(queue) == [("u1", "claimed", "in_process")]
     db.execute("UPDATE runner.board SET timing = 'measured'")

@@ -228,24 +228,31 @@ def test_a_final_is_cancelled_paused_and_survives_a_deleted_submission(
     assert {line.submission_id for line in board.store.final_ranking("identity")[0]} <= {*ids}
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"leaderboard": "nothing"}, "leaderboard 'nothing' does not exist"),
-        ({"gpu_type": "H100"}, "GPU type 'H100' is not offered"),
-        ({"open_board": False}, "leaderboard 'identity' is open until .* or with open => true"),
-        ({"top": 1}, "the final would have 1 finalists, expected 2 to 50"),
-        ({"rounds": 3}, "3 rounds of 2 finalists on 2 hosts, expected 4 to 1000"),
-    ],
+#: Arguments that replace those of a final that can be held, and what is said of them.
+REFUSED: Final[tuple[tuple[Mapping[str, Any], str], ...]] = (
+    ({"leaderboard": "nothing"}, "leaderboard 'nothing' does not exist"),
+    ({"gpu_type": "H100"}, "GPU type 'H100' is not offered"),
+    ({"open_board": False}, "leaderboard 'identity' is open until .* or with open => true"),
+    ({"top": 1}, "the final would have 1 finalists, expected 2 to 50"),
+    ({"rounds": 3}, "3 rounds of 2 finalists on 2 hosts, expected 4 to 1000"),
 )
-def test_what_cannot_be_held_is_refused(
-    board: Bench, finish: Callable[..., None], changes: Mapping[str, Any], sentence: str
-) -> None:
-    """By a sentence that says what was expected."""
+
+
+def test_what_cannot_be_held_is_refused(board: Bench, finish: Callable[..., None]) -> None:
+    """By a sentence that says what was expected: a live host, too, and no other final of the type."""
     rank(board, finish, "a", "b")
-    arguments = {"leaderboard": "identity", "gpu_type": None, "top": 10, "rounds": 25, "open_board": True, **changes}
-    with pytest.raises(SubmissionError, match=sentence):
-        sweeps.final(board.store, **arguments)
+    given: dict[str, Any] = {"leaderboard": "identity", "gpu_type": None, "top": 10, "rounds": 25, "open_board": True}
+    for changes, sentence in REFUSED:
+        with pytest.raises(SubmissionError, match=sentence):
+            sweeps.final(board.store, **{**given, **changes})
+    for host in HOSTS:
+        board.store.drain(host, reason="off")
+    with pytest.raises(SubmissionError, match="no host serves CPU now"):
+        sweeps.final(board.store, **given)
+    board.store.undrain("host-a")
+    assert sweeps.final(board.store, **given)["hosts"] == 1
+    with pytest.raises(SubmissionError, match="a final of leaderboard 'identity' runs on CPU already"):
+        sweeps.final(board.store, **given)
 
 
 def test_a_host_that_goes_away_holds_no_final_up(board: Bench, finish: Callable[..., None], db: Db) -> None:
@@ -288,20 +295,6 @@ def test_a_host_that_goes_away_holds_no_final_up(board: Bench, finish: Callable[
     db.execute("UPDATE runner.host SET gpu_types = '{}' WHERE name = 'host-b'")
     sweep()
     assert waits() == [("host-a", 2)], "its slots are out of use"
-
-
-def test_a_final_needs_a_live_host_and_is_the_only_one(board: Bench, finish: Callable[..., None]) -> None:
-    """A drained host takes no part."""
-    rank(board, finish, "a", "b")
-    arguments: dict[str, Any] = {"top": 10, "rounds": 25, "open_board": True}
-    for host in HOSTS:
-        board.store.drain(host, reason="off")
-    with pytest.raises(SubmissionError, match="no host serves CPU now"):
-        sweeps.final(board.store, "identity", None, **arguments)
-    board.store.undrain("host-a")
-    assert sweeps.final(board.store, "identity", None, **arguments)["hosts"] == 1
-    with pytest.raises(SubmissionError, match="a final of leaderboard 'identity' runs on CPU already"):
-        sweeps.final(board.store, "identity", None, **arguments)
 
 
 @pytest.mark.parametrize("load", ["rest", "busy"])

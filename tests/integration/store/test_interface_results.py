@@ -22,13 +22,13 @@ from unittest.mock import Mock
 import psycopg
 import pytest
 
-from runner.base.config import Config
 from runner.base.gpu_types import Registry
 from runner.cli import main
 from runner.evaluation.evaluate import Evaluator
 from sandbox.host.engine import ContainerReport
 from tasks.harness.judge.request import JudgeRequest
 from tests.acceptance.judging.forked_judges import ForkedJudges
+from tests.integration.evaluation.conftest import settings_of
 from tests.integration.store.conftest import Bench
 from tests.support.noise import again_if_noise
 from tests.unit import samples
@@ -105,15 +105,7 @@ def command_line(
 def evaluator(tmp_path: Path, command_line: object, processes: ForkedJudges) -> Iterator[Evaluator]:
     """A host's evaluator, with the GPU type of the command line."""
     assert command_line
-    settings = Config(
-        eval_python=Path(sys.executable),
-        state_dir=tmp_path,
-        host_name="host-a",
-        build_timeout_s=120,
-        max_run_s=600,
-        warm_containers=0,
-        build_workers=0,
-    )
+    settings = settings_of(tmp_path, Path(sys.executable)).model_copy(update={"warm_containers": 0})
     made = Evaluator(Engine(processes), Registry.load(tmp_path / "gpus.d"), settings)
     yield made
     made.close()

@@ -142,17 +142,15 @@ def test_a_host_is_not_usurped(thief: Login, mine: Login, job: Job, db: Db) -> N
     assert untouched(db, job)
 
 
-def test_a_file_is_kept_with_its_result_only(mine: Login, job: Job, db: Db) -> None:
-    """A host adds no file to what is over, not even to its own results."""
+def test_a_file_is_kept_with_its_result_only(mine: Login, thief: Login, job: Job, db: Db) -> None:
+    """A host adds no file to what is over, not even to its own results.
+
+    Another host does not even in a transaction that began in the microsecond in which the result was committed.
+    """
     trace = Artifact(name="trace", media_type="text/plain", data=b"as committed")
     mine.bench.store.complete(job, result(Verdict.ACCEPTED, run_record("leaderboard", score_s=1.0), artifacts=(trace,)))
     assert mine.ask("SELECT runner.keep_file(%s, %s, 'trace', 'x', 'x')", job.id, job.attempt) == [(False,)]
     assert rows(db, "SELECT data FROM runner.artifact") == [(b"as committed",)]
-
-
-def test_no_other_host_adds_a_file(mine: Login, thief: Login, job: Job, db: Db) -> None:
-    """Not even in a transaction that began in the microsecond in which the result was committed."""
-    mine.bench.store.complete(job, result(Verdict.ACCEPTED, run_record("leaderboard", score_s=1.0)))
     for login, kept in ((thief, False), (mine, True)):
         with login.db.transaction():
             ((began,),) = login.ask("SELECT now()")

@@ -30,7 +30,7 @@ from runner.base.model import (
 from runner.extras.boards import queries as boards
 from runner.store.queries import QUERIES
 from runner.store.results import _result
-from tests.integration.store.conftest import CODE, TASK, Bench, Db, one, ranked, result, run_record
+from tests.integration.store.conftest import CODE, TASK, Bench, Db, enqueue, one, ranked, result, run_record
 from tests.integration.store.test_batches import found as found_of_group
 from tests.integration.store.test_batches import item
 from tests.integration.store.test_batches import submit as submit_batch
@@ -110,6 +110,8 @@ class Scene:
         db.execute("UPDATE runner.job SET ready = false, not_before = now() WHERE submission_id = %s", (starts,))
         self.public_id = bench.submit(mode="leaderboard", user_id="public")
         self.public = bench.claim_of(self.public_id)
+        enqueue(bench.store, self.public_id, mode="benchmark")
+        self.beside = bench.claim_of(self.public_id)
         secret_id = bench.submit(mode="leaderboard", user_id="secret")
         first = bench.claim_of(secret_id)
         bench.store.complete(first, outcome(first))
@@ -117,7 +119,7 @@ class Scene:
         self.lost = bench.claim_of(bench.submit(user_id="lost"))
         self.waiting_id = bench.submit(user_id="waiting")
         ends = bench.submit(user_id="ends")
-        held = [self.final, self.validation, self.group, self.public, self.secret]
+        held = [self.final, self.validation, self.group, self.public, self.beside, self.secret]
         bench.store.heartbeat(host="host-a", lease_s=600, held=[job.key for job in held])
         db.execute("UPDATE runner.job SET lease_expires_at = now() WHERE id = %s", (self.lost.id,))
         db.execute("UPDATE runner.job SET expires_at = now() WHERE submission_id = %s", (ends,))
@@ -167,9 +169,9 @@ def calls(sql: str, *values: object) -> Act:
     return sql.encode(), values
 
 
-def completes(job: Job, found: JobResult | None = None) -> Act:
-    """The commit of a result, which waits for locks."""
-    results = [{"waits": True, **_result(job, found or outcome(job))}]
+def completes(job: Job, found: JobResult | None = None, *, waits: bool = True) -> Act:
+    """The commit of a result, which waits for locks, or leaves alone what is locked."""
+    results = [{"waits": waits, **_result(job, found or outcome(job))}]
     return QUERIES["complete"].sql, {"results": json.dumps(results)}
 
 
@@ -208,6 +210,8 @@ ACTS: Final[Mapping[str, Callable[[Scene], Act]]] = {
     "restart": lambda _: calls("SELECT runner.recover('host-a', '{}', '{}', true, 'host-a')"),
     "complete public": lambda s: completes(s.public),
     "complete wrong": lambda s: completes(s.public, ranked(s.public, passed=False)),
+    "complete beside": lambda s: completes(s.beside),
+    "complete beside if free": lambda s: completes(s.beside, waits=False),
     "complete secret": lambda s: completes(s.secret),
     "complete group": lambda s: completes(s.group),
     "complete nothing of a group": lambda s: completes(s.group, found_of_group(s.group, "internal_error")),
@@ -223,6 +227,7 @@ ACTS: Final[Mapping[str, Callable[[Scene], Act]]] = {
     "release validation": lambda s: ends("release", s.validation),
     "release final": lambda s: ends("release", s.final),
     "stopped": lambda s: ends("stopped", s.public),
+    "stopped beside": lambda s: ends("stopped", s.beside),
     "stopped final": lambda s: ends("stopped", s.final),
     "rerun": lambda _: selects("rerun", leaderboard="identity"),
     "invalidate": lambda s: selects("invalidate", submission_id=s.ranked[1]),
@@ -291,6 +296,13 @@ def test_a_result_meets_the_demand_of_its_commit(bench: Bench, db: Db, before: s
     db.execute("SELECT runner.set_demand('identity', %s)", (before,))
     scene.public = replace(of_submission(scene.public), demand=Demand(timing=TimingAssurance(before)))
     assert meet(scene, *("complete public", change)[::order]) == []
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("end", ["complete beside", "complete beside if free", "stopped beside"])
+def test_of_jobs_that_end_together_one_ends_the_submission(bench: Bench, db: Db, end: str, order: int) -> None:
+    """Without the submission's lock each would see the other still running."""
+    assert meet(Scene(bench, db), *("complete wrong", end)[::order]) == []
 
 
 def test_any_two(bench: Bench, db: Db) -> None:

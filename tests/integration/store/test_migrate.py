@@ -1,13 +1,14 @@
-"""What `migrate` makes, adopts and refuses."""
+"""What `migrate` makes, adopts, puts right and refuses; and beside frontends that submit and poll."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.rows import tuple_row
 
 from runner.base.errors import ConfigError, DatabaseUnavailableError, SchemaDriftError
@@ -25,7 +27,6 @@ from runner.store.probe import probe
 from runner.store.queries import QUERIES
 from tests.integration.store.conftest import Bench, ranked, result, run_record
 from tests.integration.store.test_batches import found
-from tests.integration.store.test_schema import inventory
 from tests.support.waiting import PATIENCE_S, wait_until
 
 VERSIONS = schema.versions()
@@ -277,32 +278,26 @@ def test_kernelbots_bookkeeping_is_seeded_as_yoyo_writes_it(database_url: str) -
     assert fetch(database_url, "SELECT count(*) FROM yoyo_lock") == [(0,)]
 
 
-def test_a_database_that_is_not_utf8_is_refused(postgres_url: str) -> None:
-    """Source text is UTF-8; a database that cannot hold all of it is no home for it."""
-    name = "kernel_runner_test_latin1"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
-        try:
-            url = psycopg.conninfo.make_conninfo(postgres_url, dbname=name)
-            with pytest.raises(SchemaDriftError, match="encoding is LATIN1, expected UTF8"):
-                migrate(url)
-        finally:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def test_a_database_that_lowers_names_otherwise_is_refused(postgres_url: str) -> None:
-    """With a Turkish locale `I` and `i` are two letters: a pause of `MI300`, or a search for a cause, would miss."""
-    name = "kernel_runner_test_turkish"
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        # It cannot hold all source text.
+        ("ENCODING 'LATIN1' LOCALE 'C'", "encoding is LATIN1, expected UTF8"),
+        # `I` and `i` are two letters: a pause of `MI300`, or a search for a cause, would miss.
+        ("ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'tr' LOCALE 'C'", "locale lowers I to another letter"),
+    ],
+    ids=["Latin 1", "Turkish"],
+)
+def test_a_database_of_another_encoding_or_locale_is_refused(postgres_url: str, settings: str, says: str) -> None:
+    """Before anything is made in it."""
+    name = "kernel_runner_test_foreign"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         try:
-            connection.execute(
-                f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'tr'"
-                " LOCALE 'C'"
-            )
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 {settings}".encode())
         except psycopg.errors.FeatureNotSupported:
             pytest.skip("a Turkish locale needs a server with ICU (KERNEL_RUNNER_TEST_DATABASE_URL)")
         try:
-            with pytest.raises(SchemaDriftError, match="locale lowers I to another letter"):
+            with pytest.raises(SchemaDriftError, match=says):
                 migrate(psycopg.conninfo.make_conninfo(postgres_url, dbname=name))
         finally:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
@@ -470,3 +465,153 @@ def test_an_index_that_is_held_up_costs_nothing_but_itself(database_url: str, mo
     assert valid_indexes(database_url) == set(schema.indexes()) - {"job_user_idx"}
     assert migrate(database_url) == ()
     assert valid_indexes(database_url) == set(schema.indexes())
+
+
+#: Every function and view of ours, with what it is. Object ids differ, so none is in it.
+OBJECTS = """
+SELECT 'function' AS kind, p.oid::regprocedure::text AS name, concat_ws(' | ', pg_get_functiondef(p.oid), p.proacl,
+    pg_get_userbyid(p.proowner), obj_description(p.oid, 'pg_proc')) AS what
+FROM pg_proc p WHERE p.pronamespace = 'runner'::regnamespace
+UNION ALL
+SELECT 'view', 'runner.' || c.relname, concat_ws(' | ', pg_get_viewdef(c.oid), c.relacl, pg_get_userbyid(c.relowner),
+    obj_description(c.oid, 'pg_class'))
+FROM pg_class c WHERE c.relnamespace = 'runner'::regnamespace AND c.relkind = 'v'
+"""
+
+
+def inventory(url: str) -> dict[tuple[str, str], str]:
+    """What there is: kind and name of each object, and all that can be said of it."""
+    with psycopg.connect(url, row_factory=tuple_row) as connection:
+        return {(kind, name): what for kind, name, what in connection.execute(OBJECTS.encode()).fetchall()}
+
+
+def test_a_function_or_view_that_was_changed_is_put_right(database_url: str) -> None:
+    """Its body, its rights, its definition and its comment."""
+    right = inventory(database_url)
+    fetch(
+        database_url,
+        "CREATE OR REPLACE FUNCTION runner.with_cause(causes jsonb, cause jsonb) RETURNS jsonb LANGUAGE sql"
+        " AS 'SELECT causes';"
+        "GRANT EXECUTE ON FUNCTION runner.settle(integer) TO PUBLIC;"
+        "CREATE OR REPLACE VIEW runner.demand AS SELECT l.name AS leaderboard, 'claimed' AS timing,"
+        " 0.2::double precision AS tolerance FROM leaderboard.leaderboard l;"
+        "COMMENT ON VIEW runner.ranking IS 'Another'",
+    )
+    changed = inventory(database_url)
+    assert {name for name, what in changed.items() if right[name] != what} == {
+        ("function", "runner.with_cause(jsonb,jsonb)"),
+        ("function", "runner.settle(integer)"),
+        ("view", "runner.demand"),
+        ("view", "runner.ranking"),
+    }
+    migrate(database_url)
+    assert inventory(database_url) == right
+
+
+def test_a_publication_of_all_tables_keeps_nothing_from_being_written(database_url: str) -> None:
+    """As logical replication and moves to another server make it: a table without a key could only grow."""
+    fetch(database_url, "CREATE PUBLICATION everything FOR ALL TABLES")
+    with psycopg.connect(database_url, row_factory=tuple_row) as connection:
+        tables = "SELECT schemaname, tablename FROM pg_tables WHERE schemaname !~ '^pg_|^information_schema'"
+        for schema_name, table in connection.execute(tables).fetchall():
+            connection.execute(sql.SQL("DELETE FROM {} WHERE false").format(sql.Identifier(schema_name, table)))
+    fetch(database_url, "UPDATE runner.applied SET files = 'others'")
+    migrate(database_url, roles=True)
+    fetch(database_url, "SELECT runner.keep_scores(1) FROM runner.reap('30 days', 100)")
+
+
+LATER = "9999_later"
+
+
+@pytest.fixture
+def old_url(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database with a leaderboard, that lacks a migration which changes the table of jobs."""
+    text = "ALTER TABLE runner.job ADD COLUMN later integer NOT NULL DEFAULT 1"
+    for name, migration in {**schema.migrations(), LATER: text}.items():
+        (tmp_path / f"{name}.sql").write_text(migration, encoding="utf-8")
+    monkeypatch.setattr(schema, "MIGRATIONS", tmp_path)
+    fetch(
+        database_url,
+        "INSERT INTO leaderboard.leaderboard (name, deadline, task, forum_id, description)"
+        " VALUES ('identity', now() + interval '1 day', '{}', 0, '');"
+        "INSERT INTO leaderboard.gpu_type SELECT id, 'CPU' FROM leaderboard.leaderboard",
+    )
+    return database_url
+
+
+@contextmanager
+def forgotten(url: str, statement: str) -> Iterator[None]:
+    """A transaction that has run a statement and stays open."""
+    with psycopg.connect(url) as connection:
+        connection.execute(statement.encode())
+        yield
+
+
+def test_nothing_to_do_waits_for_no_reader(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for one of a view nor for one that holds every table: a wait would be in vain, and there is one try."""
+    monkeypatch.setattr(sys.modules["runner.store.migrate"], "TRIES", 1)
+    with forgotten(database_url, "SELECT * FROM runner.status, runner.ranking, leaderboard.user_info"):
+        assert migrate(database_url) == ()
+        migrate(database_url, roles=True)
+
+
+def test_functions_that_were_changed_wait_for_no_table(database_url: str) -> None:
+    """Only views and functions are replaced, so a transaction that holds tables stops nothing."""
+    fetch(
+        database_url,
+        "CREATE OR REPLACE FUNCTION runner.is_odd(value text) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+    )
+    with forgotten(database_url, "SELECT * FROM runner.job, leaderboard.submission FOR UPDATE OF job, submission"):
+        assert migrate(database_url) == ()
+    with psycopg.connect(database_url) as connection:
+        assert connection.execute("SELECT runner.is_odd('x')").fetchone() == (False,)
+
+
+def test_a_reader_that_stays_costs_tries_and_others_go_on(old_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two seconds for one, and nothing is half done; the message is the server's."""
+    monkeypatch.setattr(sys.modules["runner.store.migrate"], "TRIES", 1)
+    with forgotten(old_url, "SELECT * FROM runner.status"):
+        with pytest.raises(DatabaseUnavailableError, match=r"cannot migrate.*lock timeout"):
+            migrate(old_url)
+        fetch(old_url, "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test'); SELECT * FROM runner.status")
+    assert migrate(old_url) == (LATER,)
+
+
+def test_frontends_go_on_beside_a_migration(old_url: str) -> None:
+    """They submit and poll, one of them in a transaction of seconds; no call of theirs fails or waits for long."""
+    stop = threading.Event()
+    errors: list[Exception] = []
+
+    def call(statement: str, *, hold_s: float = 0.0) -> Callable[[], None]:
+        def go() -> None:
+            with psycopg.connect(old_url, autocommit=True) as connection:
+                # What waits for longer fails; how fast the machine is does not matter.
+                connection.execute("SET lock_timeout = '10s'")
+                while not stop.is_set():
+                    try:
+                        with connection.transaction():
+                            connection.execute(statement.encode())
+                            stop.wait(hold_s)
+                            connection.execute(b"SELECT count(*) FROM runner.job")
+                    except psycopg.Error as error:
+                        errors.append(error)
+
+        return go
+
+    calls = (
+        call("SELECT runner.submit('identity', 'u1', 'x.py', 'x', 'test')"),
+        call("SELECT runner.submit('identity', 'u2', 'x.py', 'x', 'leaderboard')"),
+        call("SELECT count(*) FROM runner.status"),
+        call("SELECT count(*) FROM runner.ranking", hold_s=1.0),
+    )
+    threads = [threading.Thread(target=go) for go in calls]
+    for thread in threads:
+        thread.start()
+    try:
+        time.sleep(1)
+        assert migrate(old_url) == (LATER,)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(timeout=PATIENCE_S)
+    assert errors == []

@@ -107,8 +107,14 @@ def test_nothing_of_a_session_stays_behind_in_the_pool(pooled_url: str, database
 
 @needs_pgbouncer
 def test_notifications_come_over_the_direct_connection(pooled_url: str, database_url: str) -> None:
-    """A submission through the pooler wakes a daemon that listens beside it."""
+    """A submission through the pooler wakes a daemon that listens beside it; `check` tells what a pooler lacks.
+
+    Without `direct_host` notifications do not arrive; with it they do, and each transaction has our settings.
+    """
     direct = direct_host(database_url)
+    assert not probe(pooled_url).direct
+    facts = probe(pooled_url, direct)
+    assert (facts.direct, facts.misread) == (True, ())
     daemon, frontend = (BoardStore(pooled_url, application_name="test", direct_host=direct) for _ in range(2))
     with closing(daemon), closing(frontend):
         assert daemon.listen(stop=Stop(), timeout_s=PATIENCE_S) == Wakeup(all_hosts=True)
@@ -119,14 +125,6 @@ def test_notifications_come_over_the_direct_connection(pooled_url: str, database
         heard = daemon.listen(stop=Stop(), timeout_s=PATIENCE_S)
         submitted.join()
         assert heard == Wakeup(gpu_types=frozenset({"CPU"}))
-
-
-@needs_pgbouncer
-def test_check_tells_what_a_pooler_lacks(pooled_url: str, database_url: str) -> None:
-    """Without `direct_host` notifications do not arrive; with it they do, and each transaction has our settings."""
-    assert not probe(pooled_url).direct
-    facts = probe(pooled_url, direct_host(database_url))
-    assert (facts.direct, facts.misread) == (True, ())
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the reaper forgets, what it keeps, and that it works in batches beside others."""
+"""What the reaper forgets, keeps and finishes, in batches beside others; no transaction may keep one snapshot."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from runner.base.model import Artifact, Verdict
 from runner.store import Reaped
-from tests.integration.store.conftest import Bench, Db, count, result, rows, run_record, value
+from tests.integration.store.conftest import Bench, Db, count, refused, result, rows, run_record, value
 
 DAY_S = 86_400.0
 NOTHING = Reaped(artifacts=0, stale_results=0, events=0, hosts=0, shares=0)
@@ -41,17 +41,12 @@ def artifacts(bench: Bench, *sizes: int) -> None:
     bench.store.complete(bench.claim(), result(Verdict.ACCEPTED, run_record(), artifacts=kept))
 
 
-def test_nothing_is_due_on_a_young_database(bench: Bench) -> None:
-    """A fresh artifact, a waiting job and its turn stay."""
-    artifacts(bench, 1)
+def test_artifacts_go_when_their_time_is_over(bench: Bench, db: Db) -> None:
+    """Their own `expires_at` counts, not the age of everything else; of a young database nothing is due."""
+    artifacts(bench, 1, 1)
     bench.submit()
     bench.register("node1")
     assert bench.store.reap(keep_s=DAY_S) == NOTHING
-
-
-def test_artifacts_go_when_their_time_is_over(bench: Bench, db: Db) -> None:
-    """Their own `expires_at` counts, not the age that everything else goes by."""
-    artifacts(bench, 1, 1)
     db.execute("UPDATE runner.artifact SET expires_at = now() WHERE name = '00000'")
     assert bench.store.reap(keep_s=365 * DAY_S).artifacts == 1
     assert names(db, "artifact", "name") == ["00001"]
@@ -124,17 +119,16 @@ def test_a_backlog_goes_in_batches(bench: Bench, db: Db) -> None:
     assert [bench.store.reap(keep_s=DAY_S, limit=2).keys for _ in range(4)] == [2, 2, 1, 0]
 
 
-def test_one_reaper_works_at_a_time(bench: Bench, db: Db) -> None:
-    """While another one works the call returns at once with nothing done, instead of waiting or deleting twice."""
+def test_one_reaper_works_at_a_time_and_no_login_can_stop_it(bench: Bench, db: Db) -> None:
+    """A second one returns at once with nothing done, instead of waiting or deleting twice.
+
+    An advisory lock, which every login may take, stops nothing; the row that stops it no other role may lock.
+    """
     drained(db, 9)
     with db.transaction():
         assert value(db, "SELECT events FROM runner.reap(keep => '1 day', at_most => 1)") == 1
         assert bench.store.reap(keep_s=DAY_S) == NOTHING
     assert bench.store.reap(keep_s=DAY_S) == NOTHING
-
-
-def test_no_login_can_stop_the_reaper(bench: Bench, db: Db) -> None:
-    """An advisory lock, which every login may take, stops nothing; the row that stops it no other role may lock."""
     drained(db, 9)
     with psycopg.connect(bench.url) as other:
         other.execute("SELECT pg_advisory_lock(7016325910443211)")
@@ -200,11 +194,54 @@ def test_a_file_that_is_being_submitted_stays(queue: Bench, db: Db, database_url
     assert value(db, remove) == 1
 
 
-def test_a_board_takes_its_files_with_it(queue: Bench, db: Db) -> None:
-    """But not those that another board has too."""
-    queue.board("other")
-    queue.submit(code=b"only here")
-    queue.submit(code=b"everywhere")
-    queue.submit(code=b"everywhere", leaderboard="other")
-    queue.store.delete_board("identity", force=True)
-    assert rows(db, "SELECT code FROM leaderboard.code_files") == [(b"everywhere",)]
+#: Each would decide by what was there before it got its lock.
+CALLS = (
+    "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test')",
+    "SELECT runner.enqueue(1, 'test', NULL)",
+    "SELECT runner.cancel(1)",
+    "SELECT runner.rerun(submission_id => 1)",
+    "SELECT runner.invalidate(submission_id => 1, reason => 'x')",
+    "SELECT runner.submit_batch('[]', 'CPU')",
+    "SELECT runner.cancel_batch('x')",
+    "SELECT runner.delete_submission(1)",
+    "SELECT runner.delete_board('identity', true)",
+    "SELECT runner.pause_board('identity', 'x')",
+    "SELECT runner.resume_board('identity')",
+)
+
+
+def test_a_transaction_with_one_snapshot_is_refused(queue: Bench, db: Db) -> None:
+    """It would decide by what was there before it got the lock."""
+    queue.submit()
+    for level in (psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE):
+        db.isolation_level = level
+        for call in CALLS:
+            with refused("KR027", "expected read committed"), db.transaction():
+                db.execute(call.encode())
+
+
+def test_the_reaper_finishes_what_has_no_open_job(queue: Bench, db: Db) -> None:
+    """With the status that its jobs say; what waits, runs, has no job or is held stays as it is."""
+    stuck = [queue.submit(user_id=f"u{n}") for n in range(3)]
+    for _ in stuck:
+        queue.accept(queue.claim())
+    queue.submit(user_id="runs")
+    queue.claim()
+    queue.submit(user_id="waits")
+    db.execute("UPDATE leaderboard.submission SET done = false")
+    db.execute("UPDATE leaderboard.submission_job_status SET status = 'running' WHERE status = 'succeeded'")
+    db.execute(
+        "INSERT INTO leaderboard.submission (leaderboard_id, file_name, user_id, code_id, submission_time)"
+        " SELECT leaderboard_id, file_name, user_id, code_id, submission_time FROM leaderboard.submission LIMIT 1"
+    )
+    with psycopg.connect(queue.url) as other:
+        other.execute("SELECT FROM leaderboard.submission WHERE id = %s FOR UPDATE", (stuck[2],))
+        assert queue.store.reap(keep_s=DAY_S).settled == 2
+    assert queue.store.reap(keep_s=DAY_S).settled == 1
+    assert queue.store.reap(keep_s=DAY_S).settled == 0
+    ends = rows(
+        db,
+        "SELECT s.done, t.status FROM leaderboard.submission s"
+        " LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id ORDER BY s.id",
+    )
+    assert ends == [*[(True, "succeeded")] * 3, (False, "running"), (False, "pending"), (False, None)]

@@ -154,11 +154,6 @@ def on_channels(connection: psycopg.Connection[tuple[object, ...]], role: str) -
     return found
 
 
-def test_every_role_may_do_what_the_file_says_and_nothing_else(database_url: str) -> None:
-    """On a database that `migrate --roles` made."""
-    assert rights(database_url).splitlines() == EXPECTED.read_text(encoding="utf-8").splitlines()
-
-
 def test_every_role_can_read_what_it_may(database_url: str) -> None:
     """A view calls its functions as who reads it: each role reads each relation that it may read as a whole."""
     readable = """
@@ -239,9 +234,14 @@ def test_nothing_in_public_takes_the_place_of_what_is_postgresqls(empty_database
         assert connection.execute(CAPTURED.encode()).fetchall() == []
 
 
-def test_a_new_grant_is_seen(database_url: str) -> None:
-    """A column, a sequence, a function, PUBLIC, a role that inherits, and what can be handed on or is to come."""
+def test_every_role_may_do_what_the_file_says_and_nothing_else(database_url: str) -> None:
+    """On a database that `migrate --roles` made.
+
+    A new grant is seen: of a column, a sequence, a function, to PUBLIC, to a role that inherits, and of what can be
+    handed on or is to come.
+    """
     before = rights(database_url)
+    assert before.splitlines() == EXPECTED.read_text(encoding="utf-8").splitlines()
     for grant in (
         "GRANT SELECT (report) ON runner.job TO runner_frontend",
         "GRANT USAGE ON SEQUENCE runner.job_id_seq TO runner_daemon",

@@ -1,4 +1,4 @@
-"""What `runner.submit` and `runner.enqueue` store, and everything they refuse."""
+"""What `runner.submit` and `runner.enqueue` store, everything they refuse, and the options that stay with a profile."""
 
 from __future__ import annotations
 
@@ -14,8 +14,26 @@ import pytest
 from psycopg.rows import dict_row
 
 from runner.base.errors import NotFoundError, SubmissionError
+from runner.base.model import ProfileOptions, Verdict
+from runner.extras.boards.again import Selection
 from runner.extras.boards.store import BoardStore
-from tests.integration.store.conftest import CODE, Bench, Db, count, enqueue, notes, one, refused, rows, together, value
+from tests.integration.store.conftest import (
+    CODE,
+    TASK,
+    Bench,
+    Db,
+    count,
+    enqueue,
+    notes,
+    one,
+    refused,
+    result,
+    rows,
+    run_record,
+    together,
+    value,
+)
+from tests.support.jobs import of_submission
 
 CATEGORIES = "SELECT mode_category FROM leaderboard.submission ORDER BY id"
 
@@ -175,21 +193,16 @@ def test_directives_are_read_from_the_leading_comment_only(db: Db) -> None:
         assert (found["leaderboard"], found["gpu_types"]) == expected
 
 
-def test_directives_choose_board_and_gpus_but_an_explicit_gpu_wins(bench: Bench, db: Db) -> None:
-    """A file that names its board and GPU types needs nothing else; explicit GPU types replace the file's."""
-    bench.board("identity", "A100", "H100")
-    code = b"#!POPCORN leaderboard identity\n#!POPCORN gpus H100\n"
-    bench.submit(leaderboard=None, code=code)
-    bench.submit(code=code, gpu_types=["A100"])
-    assert rows(db, "SELECT gpu_type FROM runner.job ORDER BY id") == [("H100",), ("A100",)]
-
-
-def test_gpu_aliases_lead_to_the_boards_own_name(bench: Bench, db: Db) -> None:
-    """A job carries the name on the board, because leaderboard.runs.runner must equal it."""
+def test_board_and_gpu_types_are_the_files_but_an_explicit_type_wins(bench: Bench, db: Db) -> None:
+    """A job carries the name on the board, whatever alias was given: leaderboard.runs.runner must equal it."""
     bench.board("identity", "B200_Nebius", "H100")
     bench.store.sync_gpu_types([("B200", "nvidia", ["B200_Nebius", "blackwell"], "")])
-    bench.submit(gpu_types=["blackwell", "h100"])
-    assert rows(db, "SELECT gpu_type FROM runner.job ORDER BY id") == [("B200_Nebius",), ("H100",)]
+    code = b"#!POPCORN leaderboard identity\n#!POPCORN gpus H100\n"
+    bench.submit(leaderboard=None, code=code)
+    bench.submit(code=code, gpu_types=["blackwell"])
+    bench.submit(gpu_types=["B200_Nebius", "h100"])
+    found = rows(db, "SELECT gpu_type FROM runner.job ORDER BY id")
+    assert found == [("H100",), ("B200_Nebius",), ("B200_Nebius",), ("H100",)]
 
 
 def test_an_invited_user_may_submit_to_a_closed_board(bench: Bench, db: Db) -> None:
@@ -205,7 +218,7 @@ def test_an_invited_user_may_submit_to_a_closed_board(bench: Bench, db: Db) -> N
 
 
 def test_a_rate_limit_counts_the_last_hour_per_user_and_category(bench: Bench, db: Db) -> None:
-    """The limit holds per user and category, and an hour later there is room again."""
+    """An hour later there is room again; of five submissions at once where there is room for one, one is stored."""
     board_id = bench.board()
     db.execute("INSERT INTO leaderboard.rate_limit VALUES (DEFAULT, %s, 'test', 2)", (board_id,))
     for _ in range(2):
@@ -216,12 +229,6 @@ def test_a_rate_limit_counts_the_last_hour_per_user_and_category(bench: Bench, d
     bench.submit(user_id="u2")
     db.execute("UPDATE leaderboard.submission SET submission_time = now() - interval '61 minutes'")
     bench.submit()
-
-
-def test_concurrent_submissions_of_a_user_cannot_pass_the_rate_limit(bench: Bench, db: Db) -> None:
-    """Five submissions at once against a limit of one: one is stored."""
-    board_id = bench.board()
-    db.execute("INSERT INTO leaderboard.rate_limit VALUES (DEFAULT, %s, 'test', 1)", (board_id,))
     outcomes = together(5, bench, lambda store, _: Bench(store=store, url=bench.url).submit())
     assert sum(isinstance(outcome, int) for outcome in outcomes) == 1
     assert sum(isinstance(outcome, SubmissionError) for outcome in outcomes) == 4
@@ -239,17 +246,6 @@ def test_the_same_key_returns_the_same_submission(queue: Bench, db: Db) -> None:
         queue.submit(idempotency_key="k", code=CODE + b"#")
     with pytest.raises(SubmissionError, match="closed"):
         queue.submit(idempotency_key="k", user_id="u2")
-
-
-def test_the_same_key_knows_the_same_submission_in_other_words(bench: Bench, db: Db) -> None:
-    """A GPU type in another case, and priority 0 or none."""
-    bench.board()
-    call = "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test', %s, NULL, %s, 'k') AS id"
-    wishes: list[tuple[list[str] | None, int | None]] = [(["CPU"], 0), (["cpu"], None), (["Cpu"], 0)]
-    assert len({value(db, call, gpu_types, priority) for gpu_types, priority in wishes}) == 1
-    for gpu_types, priority in ((["CPU"], 1), (None, 0)):
-        with refused("KR014"):
-            one(db, call, gpu_types, priority)
 
 
 def test_enqueue_adds_jobs_to_a_row_kernelbot_made(bench: Bench, db: Db) -> None:
@@ -422,11 +418,106 @@ DIFFERENCES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_what_differs_under_an_idempotency_key_is_named(queue: Bench) -> None:
-    """With what the first submission had."""
+def test_what_differs_under_an_idempotency_key_is_named(queue: Bench, db: Db) -> None:
+    """With what the first submission had. A type in another case, and priority 0 or none, are the same wish."""
+    call = "SELECT runner.submit('identity', 'u', 'x.py', 'x', 'test', %s, NULL, %s, 'l') AS id"
+    wishes: list[tuple[list[str] | None, int | None]] = [(["CPU"], 0), (["cpu"], None), (["Cpu"], 0)]
     queue.board("other")
     queue.submit(idempotency_key="k")
     assert queue.submit(idempotency_key="k") == 1
     for changes, says in DIFFERENCES:
         with pytest.raises(SubmissionError, match=re.escape(f"was used for submission 1 with {says}")):
             queue.submit(idempotency_key="k", **changes)
+    assert len({value(db, call, gpu_types, priority) for gpu_types, priority in wishes}) == 1
+    for gpu_types, priority in ((["CPU"], 1), (None, 0)):
+        with refused("KR014"):
+            one(db, call, gpu_types, priority)
+
+
+#: Every option of a profile.
+ALL: dict[str, Any] = {"benchmark": 1, "kernel": "regex:a|b", "kernel_base": "demangled", "launches": 3}
+#: Two benchmarks, and one on H200.
+BOARD: dict[str, Any] = {
+    "task": {**TASK, "benchmarks": [{"size": 8, "seed": 2}] * 2},
+    "extra": {"cases": {"H200": {"benchmarks": [{"size": 8, "seed": 3}]}}},
+}
+
+
+@pytest.fixture
+def board(bench: Bench, db: Db) -> Bench:
+    """A leaderboard on three types of two vendors."""
+    db.execute(
+        "INSERT INTO runner.gpu_type (name, vendor) VALUES ('H100', 'nvidia'), ('H200', 'nvidia'), ('MI300', 'amd')"
+    )
+    bench.board("identity", "H100", "H200", "MI300", **BOARD)
+    bench.board("ranks", "H100", task={**TASK, "multi_gpu": True})
+    return bench
+
+
+def test_options_reach_the_daemon_and_a_rerun_has_them(board: Bench) -> None:
+    """From submit and from enqueue, and the defaults where nothing was given."""
+    board.submit(mode="profile", gpu_types=["H100"], options=ALL)
+    job = of_submission(board.claim("H100"))
+    assert job.options == ProfileOptions(**ALL)
+    board.store.complete(job, result(Verdict.ACCEPTED, run_record("profile.1")))
+    board.store.rerun(Selection(submission_id=1))
+    assert of_submission(board.claim("H100")).options == ProfileOptions(**ALL)
+    board.submit(gpu_types=["H200"])
+    enqueue(board.store, 2, mode="profile", gpu_types=["H100"], options={"benchmark": 0})
+    assert of_submission(board.claim("H100")).options == ProfileOptions(benchmark=0)
+    assert of_submission(board.claim("H200")).options == ProfileOptions()
+
+
+def test_other_options_are_another_submission(board: Bench) -> None:
+    """Under an idempotency key."""
+    given: dict[str, Any] = {"mode": "profile", "gpu_types": ["H100"]}
+    first = board.submit(**given, options=ALL, idempotency_key="k")
+    assert board.submit(**given, options=ALL, idempotency_key="k") == first
+    for other in (None, {"benchmark": 0}):
+        with pytest.raises(SubmissionError, match="was used for submission 1 with another options"):
+            board.submit(**given, options=other, idempotency_key="k")
+
+
+BAD_OPTIONS: list[tuple[dict[str, Any], object, str]] = [
+    ({}, [], "the options are of type array, expected an object"),
+    ({}, {"kernels": "a"}, "option kernels is unknown. Choose from: benchmark, kernel, kernel_base, launches."),
+    *(
+        ({}, {"benchmark": value}, "expected the number of a benchmark, counted from 0")
+        for value in (-1, 0.5, "0", None)
+    ),
+    ({}, {"benchmark": 2}, "there is no benchmark 2 on H100. The task has 2 there, counted from 0."),
+    *(
+        ({}, {"kernel": value}, "expected a name, or regex: and an expression, of 1 to 1024 characters")
+        for value in ("", "regex:", "a\nb", "--export", "a" * 1025, 5)
+    ),
+    *(({}, {"kernel_base": value}, "expected function, demangled or mangled") for value in ("name", "", None)),
+    *(({}, {"launches": value}, "expected a whole number from 1 to 10000") for value in (0, 1.5, 10001, True)),
+    ({"mode": "test"}, {"benchmark": 0}, "mode test takes no options"),
+    ({"gpu_types": ["H100", "H200"]}, {"benchmark": 1}, "there is no benchmark 1 on H200"),
+    ({"gpu_types": ["MI300"]}, {"launches": 1}, "tasks of one NVIDIA device, not this task on MI300"),
+    ({"leaderboard": "ranks"}, {"kernel": "a"}, "tasks of one NVIDIA device, not this task on H100"),
+]
+
+
+def test_bad_options_are_refused_before_anything_is_stored(board: Bench, db: Db) -> None:
+    """In a sentence with what was found and expected; the only benchmark may be chosen on every type of every task."""
+    given: dict[str, Any] = {"mode": "profile", "gpu_types": ["H100"]}
+    for changes, options, says in BAD_OPTIONS:
+        with pytest.raises(SubmissionError, match=re.escape(says)):
+            board.submit(**{**given, **changes}, options=options)
+    assert db.execute("SELECT count(*) FROM leaderboard.submission").fetchone() == {"count": 0}
+    for changes in ({"gpu_types": ["H100", "H200"]}, {"gpu_types": ["MI300"]}, {"leaderboard": "ranks"}):
+        board.submit(**{**given, **changes}, options={"benchmark": 0})
+
+
+@pytest.mark.parametrize("benchmarks", ["null", "{}", "1"])
+def test_a_task_of_another_program_has_the_benchmarks_that_can_be_counted(
+    board: Bench, db: Db, benchmarks: str
+) -> None:
+    """Whatever its row holds, the user reads a sentence; KernelBot stores null where its author wrote nothing."""
+    db.execute(
+        "UPDATE leaderboard.leaderboard SET task = jsonb_set(task, '{benchmarks}', %s::jsonb) WHERE name = 'ranks'",
+        [benchmarks],
+    )
+    with pytest.raises(SubmissionError, match="there is no benchmark 0 on H100"):
+        board.submit(leaderboard="ranks", mode="profile", gpu_types=["H100"], options={"benchmark": 0})
