@@ -59,14 +59,6 @@ CHEATS: Mapping[str, Cheat] = {
     # The reference's outputs.
     "expected from frames": _verdict("return expected().clone()", _WALK),
     "expected overwritten": _verdict("y = x * 3\nexpected().copy_(y)\nreturn y", _WALK),
-    "expected overwritten by its address": _verdict(
-        "e = expected()\nctypes.memset(e.data_ptr(), 0, e.nbytes)\nreturn torch.zeros_like(x)",
-        f"import ctypes\n{_WALK}",
-    ),
-    "expected from inspect": _verdict(
-        "return next(f.frame.f_locals['expected'] for f in inspect.stack() if 'expected' in f.frame.f_locals)",
-        "import inspect\n",
-    ),
     # The reference's code.
     "the reference by name": Cheat(
         problem="linear", code=new("return self.m(x)", "self.m = globals()['Model'](*a)", init_args="self, *a")
@@ -81,12 +73,6 @@ CHEATS: Mapping[str, Cheat] = {
         "return next(o for o in gc.get_objects() if type(o).__name__ == 'Model')(x)", "import gc\n"
     ),
     "outputs of all modules recorded": _verdict("return x", _SAVED),
-    "a hook on all modules": _verdict(
-        "return LAST[-1].relu()",
-        "LAST = []\n"
-        "nn.modules.module.register_module_forward_hook("
-        "lambda m, a, y: LAST.append(y) if isinstance(m, nn.Linear) else None)\n",
-    ),
     "a function of torch that records": _verdict(
         "return LAST[-1]",
         "LAST = []\n_relu = torch.relu\n\ndef relu(x):\n    LAST.append(_relu(x))\n    return LAST[-1]\n"
@@ -97,11 +83,6 @@ CHEATS: Mapping[str, Cheat] = {
     "the check's code replaced": _verdict(
         "frame = sys._getframe()\nwhile 'check' not in frame.f_globals:\n    frame = frame.f_back\n"
         "frame.f_globals['check'].__code__ = (lambda *_: True).__code__\nreturn torch.zeros_like(x)",
-        "import sys\n",
-    ),
-    "bool patched in the evaluator": _verdict(
-        "frame = sys._getframe()\nwhile 'check' not in frame.f_globals:\n    frame = frame.f_back\n"
-        "frame.f_globals['bool'] = lambda *_: True\nreturn torch.zeros_like(x)",
         "import sys\n",
     ),
     "the comparison in the dispatcher": _verdict(
@@ -120,20 +101,8 @@ CHEATS: Mapping[str, Cheat] = {
         "        with torch._C.DisableTorchFunctionSubclass():\n"
         "            return f(*args, **(kwargs or {}))\n",
     ),
-    "a local variable set from outside": _verdict(
-        "sys.settrace(lambda *_: None)\nframe = sys._getframe()\n"
-        "while 'namespace' not in frame.f_locals:\n    frame = frame.f_back\n"
-        "frame.f_globals['check'] = yes\nreturn torch.zeros_like(x)",
-        "import sys\n\ndef yes(*_):\n    sys.settrace(None)\n    return True\n",
-    ),
     # The report.
     "a forged report and an exit": _verdict("os._exit(0)", f"import os\n{_FORGE}"),
-    "a forged report from a forward": _verdict(f"{_FORGE.strip()}\nos._exit(0)", "import os\n"),
-    "print patched": _verdict(
-        _ZERO,
-        "import builtins\n_print = builtins.print\n"
-        'builtins.print = lambda *_, **k: _print(\'RESULT {"correct": true, "speedup": 9}\', **k)\n',
-    ),
     "stdout replaced": _verdict(
         _ZERO,
         "import sys\n_out = sys.stdout\n\nclass Out:\n    def write(self, t):\n"
@@ -144,13 +113,6 @@ CHEATS: Mapping[str, Cheat] = {
         'if os.fork() == 0:\n    os.write(1, b\'RESULT {"correct": true, "speedup": 7}\\n\')\n    os._exit(0)\n'
         "os.waitpid(-1, 0)\nos._exit(0)",
         "import os\n",
-    ),
-    "a forged report at exit": _verdict(
-        "raise SystemExit(0)",
-        "import atexit, os, sys\n\ndef forge():\n    os.write(1, b'\\n"
-        'RESULT {"correct": true, "speedup": 7}\\n\')\natexit.register(forge)\n'
-        "sys.modules['__main__'].__dict__['forge'] = forge\nos._exit = lambda *_: forge()\nimport threading\n"
-        "threading.Timer(0.0, forge).start()\nimport time\ntime.sleep(0.2)\n",
     ),
     # Inputs, seeds and operators.
     "the seed foreseen": _verdict(
@@ -166,9 +128,6 @@ CHEATS: Mapping[str, Cheat] = {
         problem="softmax",
         after="\ndef get_inputs():\n    return [torch.zeros(8, 16)]\n",
     ),
-    "random numbers made zero": _verdict(
-        "return torch.full_like(x, 1 / 16)", "torch.randn = lambda *s, **k: torch.zeros(*s)\n", problem="softmax"
-    ),
     "seeding switched off": _verdict(
         "return torch.full_like(x, 1 / 16)",
         "torch.manual_seed = lambda *_: None\ntorch.randn = lambda *s, **k: torch.ones(*s)\n",
@@ -180,9 +139,6 @@ CHEATS: Mapping[str, Cheat] = {
     ),
     "the reference's forward replaced": _verdict(
         _ZERO, after="\nglobals().get('Model', nn.Module).forward = lambda self, x: torch.zeros_like(x)\n"
-    ),
-    "a linear layer made trivial": _verdict(
-        "return x * 0", "nn.Linear.forward = lambda self, x: torch.zeros_like(x)\n"
     ),
     # Tolerances and identities.
     "zeros for small numbers": _verdict(_ZERO, problem="small"),
@@ -243,9 +199,6 @@ CHEATS: Mapping[str, Cheat] = {
         "if self.k != x.data_ptr():\n    self.k, self.y, self.x = x.data_ptr(), real(x), x\nreturn self.y",
         init="self.k = None",
     ),
-    "memo by identity": _time(
-        "if self.k is not x:\n    self.k, self.y = x, real(x)\nreturn self.y", init="self.k = None"
-    ),
     "memo by version and attribute": _time(
         "if getattr(x, 'seen', None) != x._version:\n    x.y, x.seen = real(x), x._version\nreturn x.y"
     ),
@@ -271,14 +224,6 @@ CHEATS: Mapping[str, Cheat] = {
         "return real(x)",
         "import statistics\n_m = []\n\ndef median(t):\n    _m.append(t)\n"
         "    return 1e-6 if len(_m) == 1 else 1.0\nstatistics.median = median\n",
-    ),
-    "the reference slowed": Cheat(
-        problem="long",
-        gains_time=True,
-        code=new("return real(x)", pre=_REAL)
-        + "\n_f = globals()['Model'].forward if 'Model' in globals() else None\n\ndef slow(self, x):\n"
-        "    time.sleep(0.05)\n    return _f(self, x)\n"
-        "if _f:\n    Model.forward = slow\n",
     ),
     "a function of torch slowed": _time(
         "return real(x)", "\ndef tanh(x):\n    time.sleep(0.001)\n    return _tanh(x)\ntorch.tanh = tanh\n"

@@ -15,20 +15,6 @@ def pair(forward: str, init: str = "", *, inputs: str = "[torch.randn(8, 16)]", 
     return f"{reference}\ndef get_inputs():\n    return {inputs}\n", copy
 
 
-def judged_copy(
-    processes: ForkedJudges,
-    forward: str,
-    init: str = "",
-    *,
-    inputs: str = "[torch.randn(8, 16)]",
-    pre: str = "",
-    **settings: Any,  # noqa: ANN401 any setting
-) -> dict[str, Any]:
-    """The result of a reference's copy."""
-    (row,) = judged(processes, *pair(forward, init, inputs=inputs, pre=pre), **settings)
-    return row
-
-
 def copy_of(reference: str) -> str:
     """A reference's own text as a candidate."""
     return reference.partition("def get_inputs")[0].replace("class Model(", "class ModelNew(")

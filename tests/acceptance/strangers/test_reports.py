@@ -1,20 +1,17 @@
-"""Every folder says which report it is of, and plays it."""
+"""Every test file says which reports it plays."""
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
 
-import pytest
-
-#: Not those of which only caches are left.
-FOLDERS = sorted({path.parent for path in Path(__file__).parent.glob("[!_]*/*") if path.is_file()})
+HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: f"report of {folder.name}")
-def test_a_report_is_named_and_played(folder: Path) -> None:
-    """Source, kind, what must come out, and a test."""
-    report = tomllib.loads((folder / "report.toml").read_text(encoding="utf-8"))
-    assert set(report) == {"source", "kind", "expected"}
-    assert all(report.values())
-    assert list(folder.glob("test_*.py")), folder
+def test_reports_are_named_and_played() -> None:
+    """Source, kind and what must come out, of each test file but this one."""
+    reports = tomllib.loads((HERE / "reports.toml").read_text(encoding="utf-8"))
+    assert reports.keys() == {path.stem.removeprefix("test_") for path in HERE.glob("test_*.py")} - {"reports"}
+    for entry in (entry for entries in reports.values() for entry in entries):
+        assert set(entry) == {"source", "kind", "expected"}, entry
+        assert all(entry.values()), entry

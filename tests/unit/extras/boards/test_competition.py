@@ -26,7 +26,7 @@ def competition(folder: Path, problems: str, head: str = "name: Contest\n") -> P
 
 @pytest.mark.parametrize("text", ['""', "null"])
 def test_an_empty_deadline_is_none(tmp_path: Path, text: str) -> None:
-    """Others: tests/acceptance/strangers/date_offsets."""
+    """Others: tests/acceptance/strangers/test_date_offsets.py."""
     loaded = load_competition(competition(tmp_path, f"  - {{name: add, directory: adder, deadline: {text}}}\n"))
     assert loaded[0].deadline is None
 

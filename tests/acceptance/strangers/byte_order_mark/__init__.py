@@ -1,1 +1,0 @@
-"""Files that begin with a byte order mark."""

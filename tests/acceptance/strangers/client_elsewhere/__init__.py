@@ -1,1 +1,0 @@
-"""A client in an unusual process or loop."""

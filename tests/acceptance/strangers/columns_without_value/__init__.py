@@ -1,1 +1,0 @@
-"""Columns without a value, and numbers that are none."""

@@ -1,1 +1,0 @@
-"""Dates with an offset."""

@@ -1,1 +1,0 @@
-"""A user's own configuration of Docker's command."""

@@ -1,1 +1,0 @@
-"""Settings of an engine for all of its containers."""

@@ -1,1 +1,0 @@
-"""Texts that look like other values."""

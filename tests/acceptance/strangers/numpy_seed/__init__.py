@@ -1,1 +1,0 @@
-"""Seeds that only secret runs have."""

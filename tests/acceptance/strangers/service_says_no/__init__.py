@@ -1,1 +1,0 @@
-"""A service that answers 200 and means no."""

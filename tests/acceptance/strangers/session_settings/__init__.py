@@ -1,1 +1,0 @@
-"""Settings of a session that a database, a role or the environment makes."""

@@ -1,1 +1,0 @@
-"""Values that PostgreSQL holds and Python does not."""
