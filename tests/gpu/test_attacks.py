@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+
 import pytest
 import torch
 
@@ -175,69 +177,61 @@ def custom_kernel(data):
 """
 
 
-def evaluate(submission: str, mode: str) -> StepResult:
-    """One mode of the vector addition."""
-    return judge(task_of("vectoradd"), submission, {mode: (CASE,)}, Machine.here(), limit_s=120.0)[0]
+REFUSED = ("wrong_answer", "rejected", "runtime_error")
 
 
-@pytest.mark.parametrize(
-    "submission", [pytest.param(BAKED_GRAPH, id="baked graph"), pytest.param(PERSISTING_CACHE, id="persisting cache")]
-)
-def test_answers_that_were_kept_are_wrong(submission: str) -> None:
-    """Every timed call has values of its own, wherever the old answer is kept."""
-    judged = evaluate(submission, "benchmark").judged
-    assert judged is not None
-    assert judged.verdict in ("wrong_answer", "runtime_error"), judged
+@dataclass(frozen=True)
+class Attack:
+    """A submission that gains nothing."""
+
+    code: str
+    _: KW_ONLY
+    #: What its calls need, where it may be accepted.
+    cycles: int | None = None
+    #: Its time may be accepted without the work in it, as long as it is never called audited.
+    may_claim: bool = False
+    refused: tuple[str, ...] = REFUSED
 
 
-def test_work_on_another_stream_is_waited_for() -> None:
-    """The reported time has all the device did for the call, on whichever stream."""
-    step = evaluate(ANOTHER_STREAM, "benchmark")
+ATTACKS = {
+    # The reported time has all the device did for the call, on whichever stream.
+    "another stream": Attack(ANOTHER_STREAM, cycles=50_000_000, refused=("wrong_answer", "rejected")),
+    # Every timed call has values of its own, wherever the old answer is kept.
+    "baked graph": Attack(BAKED_GRAPH, refused=("wrong_answer", "runtime_error")),
+    "persisting cache": Attack(PERSISTING_CACHE, refused=("wrong_answer", "runtime_error")),
+    "forged events": Attack(FORGED_EVENTS, cycles=5_000_000, may_claim=True),
+    "patched synchronize": Attack(PATCHED_SYNCHRONIZE, cycles=50_000_000, may_claim=True),
+    # What the device holds when the call ends is what counts, for the values of this call.
+    "stale memory": Attack(STALE_MEMORY),
+    "written after return": Attack(WRITES_LATER),
+    "lazy tensor": Attack(LAZY, cycles=20_000_000, may_claim=True),
+    "lets itself in": Attack(LETS_ITSELF_IN),
+}
+
+
+def evaluate(submission: str) -> StepResult:
+    """The benchmark of the vector addition."""
+    return judge(task_of("vectoradd"), submission, {"benchmark": (CASE,)}, Machine.here(), limit_s=120.0)[0]
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_it_gains_nothing(name: str) -> None:
+    """Refused; or accepted with all its work in the time, or in a time that is never called audited."""
+    attack = ATTACKS[name]
+    if name == "lets itself in" and not torch.version.cuda:
+        pytest.skip("flags are on CUDA alone")
+    step = evaluate(attack.code)
     assert step.judged is not None
-    if step.judged.verdict == "accepted":
-        # Fifty million cycles, of at most three in a nanosecond.
-        assert float(lines_of(step)["benchmark.0.mean"]) > 50_000_000 / 3
-    else:
-        assert step.judged.verdict in ("wrong_answer", "rejected"), step.judged
-
-
-@pytest.mark.parametrize(
-    "submission",
-    [
-        pytest.param(STALE_MEMORY, id="stale memory"),
-        pytest.param(WRITES_LATER, id="written after return"),
-        pytest.param(
-            LETS_ITSELF_IN, id="lets itself in", marks=pytest.mark.skipif(not torch.version.cuda, reason="flags")
-        ),
-    ],
-)
-def test_outputs_that_are_not_there_yet_or_not_any_more_are_wrong(submission: str) -> None:
-    """What the device holds when the call ends is what counts, for the values of this call."""
-    judged = evaluate(submission, "benchmark").judged
-    assert judged is not None
-    assert judged.verdict in ("wrong_answer", "rejected", "runtime_error"), judged
+    if attack.cycles is None or step.judged.verdict != "accepted":
+        assert step.judged.verdict in attack.refused, step.judged
+    # At most three cycles in a nanosecond.
+    elif float(lines_of(step)["benchmark.0.mean"]) <= attack.cycles / 3:
+        assert attack.may_claim, step.judged
+        assert not step.judged.assurance["timing"].startswith("audited"), step.judged
 
 
 def test_addresses_that_come_again_have_other_values() -> None:
     """Wrong as soon as the allocator repeats itself; else nothing was remembered."""
-    step = evaluate(REMEMBERS_ADDRESSES, "benchmark")
+    step = evaluate(REMEMBERS_ADDRESSES)
     assert step.judged is not None
     assert step.judged.verdict == ("wrong_answer" if "seen again" in step.stdout else "accepted"), step.judged
-
-
-@pytest.mark.parametrize(
-    ("submission", "cycles"),
-    [
-        pytest.param(FORGED_EVENTS, 5_000_000, id="forged events"),
-        pytest.param(PATCHED_SYNCHRONIZE, 50_000_000, id="patched synchronize"),
-        pytest.param(LAZY, 20_000_000, id="lazy tensor"),
-    ],
-)
-def test_a_time_that_is_too_good_is_never_audited(submission: str, cycles: int) -> None:
-    """Accepted with all its work in the time, or found out; a time without it is never called audited."""
-    step = evaluate(submission, "benchmark")
-    assert step.judged is not None
-    if step.judged.verdict == "accepted" and float(lines_of(step)["benchmark.0.mean"]) < cycles / 3:
-        assert not step.judged.assurance["timing"].startswith("audited"), step.judged
-    else:
-        assert step.judged.verdict in ("accepted", "wrong_answer", "rejected", "runtime_error"), step.judged

@@ -17,7 +17,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,12 +26,12 @@ from runner.extras.trainers.client import Client, Item
 from runner.store.records import SubmissionView
 from runner.task_format.model import SUBMISSION
 from tests.acceptance.modules.problems import sent
-from tests.gpu import test_attacks as attacks
 from tests.gpu.host import submissions
 from tests.gpu.host.host import PROBLEMS, Host, Unlike, bring_up, job_of
 from tests.gpu.host.machine import HOME, KERNELBOT
 from tests.gpu.layers import hardware_run
 from tests.gpu.recording import append, read
+from tests.gpu.test_attacks import ATTACKS
 
 PASSED, FAILED, LEFT_OUT = "shown", "failed", "left out"
 #: A plan ends in order within so many seconds.
@@ -39,7 +39,7 @@ _END_S: Final = 15.0
 Figures = Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Step:
     """A part of the plan."""
 
@@ -47,6 +47,7 @@ class Step:
     #: What it shows, a sentence.
     shows: str
     run: Callable[[Host], Figures]
+    _: KW_ONLY
     #: Seconds that it may take; it does not begin with fewer left.
     limit_s: float = 60.0
     #: Whether it needs a real device.
@@ -309,77 +310,66 @@ def _plain_environment() -> dict[str, str]:
     }
 
 
-def least_us() -> float:
-    """What the attacks' kernels need at least."""
-    return submissions.SLEEP_CYCLES / submissions.MAX_GHZ / 1e3
+def least_us(cycles: int) -> float:
+    """What a kernel of so many cycles needs at least."""
+    return cycles / submissions.MAX_GHZ / 1e3
 
 
 STEPS: Final[Sequence[Step]] = (
     Step(
-        name="ranked",
-        shows="a ranked submission goes from the queue to the ranking",
-        run=lambda host: ranked(host, "vectoradd", "correct/torch_add.py"),
+        "ranked",
+        "a ranked submission goes from the queue to the ranking",
+        lambda host: ranked(host, "vectoradd", "correct/torch_add.py"),
     ),
-    Step(name="isolation", shows="containers are closed, and have this slot's device", run=isolation),
+    Step("isolation", "containers are closed, and have this slot's device", isolation),
     Step(
-        name="late",
-        shows="a call that says in advance that it has ended gains nothing",
-        run=lambda host: attack(host, submissions.ANSWERS_LATE, at_least_us=least_us()),
+        "late",
+        "a call that says in advance that it has ended gains nothing",
+        lambda host: attack(host, submissions.ANSWERS_LATE, at_least_us=least_us(submissions.SLEEP_CYCLES)),
         device=True,
     ),
     Step(
-        name="claims",
-        shows="a device's clock that a submission forges is contradicted",
-        run=lambda host: attack(host, submissions.CLAIMS_NOTHING, at_least_us=least_us()),
+        "claims",
+        "a device's clock that a submission forges is contradicted",
+        lambda host: attack(host, submissions.CLAIMS_NOTHING, at_least_us=least_us(submissions.SLEEP_CYCLES)),
         device=True,
     ),
+    Step("gemv", "NVFP4 products rank", lambda host: ranked(host, "nvfp4_gemv", "torch_dequantize.py"), limit_s=120),
     Step(
-        name="gemv",
-        shows="NVFP4 products rank",
-        run=lambda host: ranked(host, "nvfp4_gemv", "torch_dequantize.py"),
-        limit_s=120,
-    ),
-    Step(
-        name="triton",
-        shows="a Triton kernel ranks",
-        run=lambda host: ranked(host, "vectoradd", "triton_add.py"),
+        "triton",
+        "a Triton kernel ranks",
+        lambda host: ranked(host, "vectoradd", "triton_add.py"),
         device=True,
         limit_s=90,
     ),
-    Step(name="modules", shows="groups of modules are evaluated", run=modules, limit_s=120),
+    Step("modules", "groups of modules are evaluated", modules, limit_s=120),
     Step(
-        name="kernelbot",
-        shows="seconds per ranked submission beside KernelBot's evaluation",
-        run=kernelbot,
+        "kernelbot",
+        "seconds per ranked submission beside KernelBot's evaluation",
+        kernelbot,
         device=True,
         limit_s=150,
     ),
-    Step(name="profile", shows="a profile has a report and files", run=profile, limit_s=120),
+    Step("profile", "a profile has a report and files", profile, limit_s=120),
+    Step("stuck", "a kernel that does not end is ended with its process", stuck_kernel, device=True, limit_s=90),
     Step(
-        name="stuck",
-        shows="a kernel that does not end is ended with its process",
-        run=stuck_kernel,
-        device=True,
-        limit_s=90,
-    ),
-    Step(
-        name="cuda",
-        shows="inline CUDA is built without a device, and ranks",
-        run=lambda host: ranked(host, "vectoradd", "cuda_inline.py", patience_s=150),
+        "cuda",
+        "inline CUDA is built without a device, and ranks",
+        lambda host: ranked(host, "vectoradd", "cuda_inline.py", patience_s=150),
         device=True,
         limit_s=150,
     ),
     Step(
-        name="stray",
-        shows="a stray write on the device is a runtime error, and harms no neighbour",
-        run=lambda host: refused(host, submissions.STRAYS, Verdict.RUNTIME_ERROR),
+        "stray",
+        "a stray write on the device is a runtime error, and harms no neighbour",
+        lambda host: refused(host, submissions.STRAYS, Verdict.RUNTIME_ERROR),
         device=True,
         limit_s=90,
     ),
     Step(
-        name="device_memory",
-        shows="hoarded device memory harms no neighbour",
-        run=lambda host: refused(
+        "device_memory",
+        "hoarded device memory harms no neighbour",
+        lambda host: refused(
             host, submissions.HOARDS_DEVICE, Verdict.ACCEPTED, Verdict.MEMORY_LIMIT, Verdict.RUNTIME_ERROR
         ),
         device=True,
@@ -411,22 +401,12 @@ STEPS: Final[Sequence[Step]] = (
     ),
     *(
         Step(
-            name=f"attack {name}",
-            shows=f"{name} gains nothing",
-            run=lambda host, code=code, least=least: attack(host, code, at_least_us=least),  # type: ignore[misc]
+            f"attack {name}",
+            f"{name} gains nothing",
+            lambda host, each=each: attack(host, each.code, at_least_us=each.cycles and least_us(each.cycles)),  # type: ignore[misc]
             device=True,
         )
-        for name, code, least in (
-            ("another stream", attacks.ANOTHER_STREAM, 50_000_000 / submissions.MAX_GHZ / 1e3),
-            ("baked graph", attacks.BAKED_GRAPH, None),
-            ("persisting cache", attacks.PERSISTING_CACHE, None),
-            ("forged events", attacks.FORGED_EVENTS, 5_000_000 / submissions.MAX_GHZ / 1e3),
-            ("patched synchronize", attacks.PATCHED_SYNCHRONIZE, 50_000_000 / submissions.MAX_GHZ / 1e3),
-            ("stale memory", attacks.STALE_MEMORY, None),
-            ("written after return", attacks.WRITES_LATER, None),
-            ("lazy tensor", attacks.LAZY, 20_000_000 / submissions.MAX_GHZ / 1e3),
-            ("lets itself in", attacks.LETS_ITSELF_IN, None),
-        )
+        for name, each in ATTACKS.items()
     ),
 )
 
