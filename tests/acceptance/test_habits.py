@@ -14,6 +14,7 @@ TASK = load_folder(ROOT / "tasks" / "problems" / "vectoradd").task
 #: What becomes of stdout or stderr.
 STREAMS = {
     "closed": "getattr(sys, name).close()",
+    "reconfigured": "getattr(sys, name).reconfigure(encoding='utf-8', errors='replace')",
     "none": "setattr(sys, name, None)",
     "its descriptor closed": "os.close({'stdout': 1, 'stderr': 2}[name])",
     "an object that is no stream": "setattr(sys, name, object())",

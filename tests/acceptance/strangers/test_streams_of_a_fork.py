@@ -1,4 +1,7 @@
-"""What submissions do with their streams, in a fork of the template as in a new interpreter."""
+"""What submissions do with their streams, in a fork of the template as in a new interpreter.
+
+Where solutions are tried: tests/acceptance/test_habits.py.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from tests.plugins.live import ROOT
 
 _HABITS = (
     "sys.stdout.reconfigure(encoding='utf-8')",
@@ -67,29 +68,3 @@ def test_streams_are_those_of_a_new_interpreter(tmp_path: Path, habit: str, unbu
         printed = reader.read()
     assert (printed, fork.returncode) == (new.stdout, new.returncode), fork.stderr
     assert fork.stderr.splitlines()[-1:] == new.stderr.splitlines()[-1:]
-
-
-#: What `task check` does with a solution, its own output in a file.
-_TRIES = """
-import sys
-from pathlib import Path
-from runner.base.model import Mode
-from runner.task_format import load_folder
-from tests.acceptance.judging.asking import asked
-from tests.acceptance.judging.forked_judges import ForkedJudges
-task = load_folder(Path(sys.argv[1])).task
-processes = ForkedJudges()
-verdict, message = processes.verdict(asked(task, sys.argv[2].encode(), Mode.TEST))
-processes.close()
-sys.exit(message if verdict != "accepted" else 0)
-"""
-
-
-@pytest.mark.parametrize("habit", [_HABITS[0], _HABITS[3]])
-def test_they_are_where_solutions_are_tried(tmp_path: Path, habit: str) -> None:
-    """Wherever the command's own output goes."""
-    source = f"{_BEFORE}print('before')\n{habit}\ndef custom_kernel(data):\n    return data[0] + data[1]\n"
-    folder = str(ROOT / "tasks" / "problems" / "vectoradd")
-    with (tmp_path / "file").open("wb") as file:
-        tried = _said(_TRIES, folder, source, stdout=file.fileno())
-    assert tried.returncode == 0, tried.stderr

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -132,18 +131,6 @@ class Host:
     def evaluate(self, board: str, code: str, mode: str = "leaderboard", **options: Any) -> SubmissionView:  # noqa: ANN401 options of `wait`
         """Submit and wait."""
         return self.wait(self.submit(board, code, mode), **options)
-
-    def command(self, *arguments: str, patience_s: float = 120.0) -> subprocess.CompletedProcess[str]:
-        """A command of `kernel-runner` on this host."""
-        return subprocess.run(
-            [sys.executable, "-m", "runner.cli", "--config", str(self.stack.config_file), *arguments],
-            cwd=ROOT,
-            env={name: value for name, value in os.environ.items() if not name.startswith("KERNEL_RUNNER_")},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=max(min(patience_s, self.until_s - time.monotonic()), 1.0),
-        )
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """The rows of a query."""
