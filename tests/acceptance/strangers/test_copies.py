@@ -109,18 +109,23 @@ def module_dtypes() -> Rows:
         elif name.startswith(("float8", "complex32", "uint")):
             inputs = f"[torch.rand(8, 16).mul(50).to(torch.{name})]"
             yield name, Reference(forward="return x.clone()", inputs=inputs, settings=_TIMED)
-    for forward, init in (
-        ("return (x + 1).as_subclass(Named)", ""),
-        ("return {'all': [(x + 1).as_subclass(Named)]}", ""),
+    for name, forward, init in (
+        ("a subclass", "return (x + 1).as_subclass(Named)", ""),
+        ("subclasses in a dict", "return {'all': [(x + 1).as_subclass(Named)]}", ""),
         (
+            "a parameter of a subclass",
             "return (x @ self.w).as_subclass(torch.Tensor)",
             "self.w = nn.Parameter(torch.rand(16, 4).as_subclass(Named))",
         ),
-        ("return x @ self.w", "self.register_buffer('w', torch.rand(16, 4).as_subclass(Named))"),
-        ("return self.w", "self.w = nn.Parameter(torch.rand(16, 4))"),
+        (
+            "a buffer of a subclass",
+            "return x @ self.w",
+            "self.register_buffer('w', torch.rand(16, 4).as_subclass(Named))",
+        ),
+        ("a parameter itself", "return self.w", "self.w = nn.Parameter(torch.rand(16, 4))"),
     ):
         pre = "class Named(torch.Tensor):\n    pass\n"
-        yield f"{forward} {init}", Reference(forward=forward, init=init, pre=pre, settings=_TIMED)
+        yield name, Reference(forward=forward, init=init, pre=pre, settings=_TIMED)
     for kind in ("float32", "float64", "int64", "bool_"):
         forward = f"return x, [numpy.{kind}(1)], {{'a': numpy.{kind}(0)}}"
         yield f"numpy's {kind}", Reference(forward=forward, pre="import numpy\n", settings=_TIMED)
@@ -359,29 +364,21 @@ def small_randomness() -> Rows:
 
 def judge_costs() -> Rows:
     """Inputs, parameters and outputs that do not fit: named with what they need, before the memory is used."""
-    for forward, init, inputs in (
-        ("return x.sum()", "", "[torch.rand(1 << 28)]"),
-        ("return x.sum()", "", "[torch.rand(1 << 22)]"),
-        ("return x.sum()", "", "[torch.rand(8).expand(1 << 34, 8)]"),
-        ("return x.sum()", "", "[torch.from_numpy(__import__('numpy').ones(1 << 27))]"),
-        ("return x", "self.l = nn.Linear(1 << 14, 1 << 14)", "[torch.rand(8)]"),
-        ("return x", "self.l = nn.Linear(1 << 11, 3 << 10)", "[torch.rand(8)]"),
-        ("return x.expand(1 << 25, 8).contiguous()", "", "[torch.rand(8)]"),
-        ("return x.expand(1 << 20, 8).contiguous()", "", "[torch.rand(8)]"),
-        ("return x.expand(1 << 30, 1 << 10, 8)", "", "[torch.rand(8)]"),
+    invalid: dict[str, Any] = {"verdicts": ("invalid",), "says": str(MEMORY_BYTES), "facts": {"stage": "reference"}}
+    few = "[torch.rand(8)]"
+    for name, forward, init, inputs in (
+        ("inputs", "return x.sum()", "", "[torch.rand(1 << 28)]"),
+        ("inputs twice", "return x.sum()", "", "[torch.rand(1 << 22)]"),
+        ("expanded inputs", "return x.sum()", "", "[torch.rand(8).expand(1 << 34, 8)]"),
+        ("inputs of numpy's", "return x.sum()", "", "[torch.from_numpy(__import__('numpy').ones(1 << 27))]"),
+        ("parameters", "return x", "self.l = nn.Linear(1 << 14, 1 << 14)", few),
+        ("parameters twice", "return x", "self.l = nn.Linear(1 << 11, 3 << 10)", few),
+        ("outputs", "return x.expand(1 << 25, 8).contiguous()", "", few),
+        ("outputs thrice", "return x.expand(1 << 20, 8).contiguous()", "", few),
+        ("expanded outputs", "return x.expand(1 << 30, 1 << 10, 8)", "", few),
     ):
-        yield (
-            f"{forward} {init} {inputs}",
-            Reference(
-                forward=forward,
-                init=init,
-                inputs=inputs,
-                verdicts=("invalid",),
-                says=str(MEMORY_BYTES),
-                facts={"stage": "reference"},
-                settings={"memory_bytes": MEMORY_BYTES},
-            ),
-        )
+        settings = {"memory_bytes": MEMORY_BYTES}
+        yield name, Reference(forward=forward, init=init, inputs=inputs, settings=settings, **invalid)
 
 
 REPORTS = (
