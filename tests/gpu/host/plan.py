@@ -310,7 +310,7 @@ def _plain_environment() -> dict[str, str]:
     }
 
 
-def least_us(cycles: int) -> float:
+def least_us(cycles: int = submissions.SLEEP_CYCLES) -> float:
     """What a kernel of so many cycles needs at least."""
     return cycles / submissions.MAX_GHZ / 1e3
 
@@ -325,13 +325,13 @@ STEPS: Final[Sequence[Step]] = (
     Step(
         "late",
         "a call that says in advance that it has ended gains nothing",
-        lambda host: attack(host, submissions.ANSWERS_LATE, at_least_us=least_us(submissions.SLEEP_CYCLES)),
+        lambda host: attack(host, submissions.ANSWERS_LATE, at_least_us=least_us()),
         device=True,
     ),
     Step(
         "claims",
         "a device's clock that a submission forges is contradicted",
-        lambda host: attack(host, submissions.CLAIMS_NOTHING, at_least_us=least_us(submissions.SLEEP_CYCLES)),
+        lambda host: attack(host, submissions.CLAIMS_NOTHING, at_least_us=least_us()),
         device=True,
     ),
     Step("gemv", "NVFP4 products rank", lambda host: ranked(host, "nvfp4_gemv", "torch_dequantize.py"), limit_s=120),
