@@ -33,9 +33,7 @@ from runner.extras.data.tables import (
     RECEIPTS_FILE,
     RUNS,
     SUBMISSIONS,
-    Digest,
     Writer,
-    content_sha256,
     groups,
     schema_of,
     shown,
@@ -139,7 +137,6 @@ class _Writing:
         self._namer = namer
         self._folder = folder
         self._progress = progress
-        self._digests: dict[str, Digest] = {}
         self.codes = Codes(database)
         #: What the receipts are checked with.
         self._keys: Sequence[Mapping[str, Any]] = ()
@@ -179,10 +176,8 @@ class _Writing:
             self._keys = receipts.listed(self._database.host_keys())
 
     def _write(self, name: str, schema: pa.Schema, pieces: Iterator[pa.Table]) -> None:
-        digest = self._digests[name] = Digest()
         with Writer(self._folder / name, schema) as writer:
             for group in groups(pieces):
-                digest.add(group)
                 writer.group(group)
         self._files[name] = writer.rows
 
@@ -235,6 +230,7 @@ class _Writing:
     ) -> Manifest:
         """Write the card and, last, the manifest."""
         by_board = {line.leaderboard_id: line for line in people}
+        entries = [self._entry(path, flat) for path in files_of(self._folder)]
         document: Manifest = {
             "format": manifest.FORMAT,
             "exported_at": manifest.moment(moment.at_us),
@@ -244,7 +240,7 @@ class _Writing:
             "software": {"kernel-runner": __version__, "pyarrow": pa.__version__, "postgresql": moment.server},
             "replica": moment.replica,
             "queries_sha256": queries_sha256(),
-            "content_sha256": content_sha256(self._digests),
+            "content_sha256": manifest.content_sha256(entries),
             "flat": flat,
             **({"keys": self._keys} if options.receipts else {}),
             "boards": [self._board(board, by_board.get(board.id), options) for board in boards],
@@ -254,7 +250,7 @@ class _Writing:
             },
         }
         (self._folder / "README.md").write_text(card.render(document, self._files), encoding="utf-8")
-        document["files"] = [self._entry(path, flat) for path in files_of(self._folder)]
+        document["files"] = [*entries, self._entry("README.md", flat)]
         manifest.write(self._folder, document)
         return document
 
