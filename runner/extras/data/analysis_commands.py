@@ -228,16 +228,14 @@ def publish(
     hub = publishing.hub()
     plan = publishing.plan(folder, repository, api=hub)
     address = None if dry_run else publishing.publish(folder, plan, api=hub, private=private)
-    size_bytes = sum(file.size_bytes for file in folder.files)
-    files = [file.path for file in folder.files]
+    files = list(folder.files)
     if as_json:
-        removed, exists = list(plan.removed), plan.parent is not None
-        facts = {"repository": repository, "exists": exists, "files": files, "removed": removed, "bytes": size_bytes}
-        out_json({**facts, "published": address})
+        facts = {"repository": repository, "exists": plan.parent is not None, "files": files}
+        out_json({**facts, "removed": list(plan.removed), "bytes": folder.size_bytes, "published": address})
         return
     for name in [*(f"+ {path}" for path in files), *(f"- {path}" for path in plan.removed)]:
         typer.echo(one_line(name))
-    note(f"{len(files)} files, {units.size(size_bytes)}" + (f": {address}" if address else "; nothing was sent"))
+    note(f"{len(files)} files, {units.size(folder.size_bytes)}" + (f": {address}" if address else "; nothing was sent"))
 
 
 # -- output ----------------------------------------------------------------------------------------------------------
