@@ -307,8 +307,9 @@ def test_rollouts_are_requests_of_their_own() -> None:
 @pytest.mark.parametrize("coverage", lengths.COVERAGES)
 def test_a_recommended_length_holds_its_share_of_the_rows(rows: int, coverage: float) -> None:
     """At least, and no shorter one does; few rows, one of them long, are no exception."""
-    found = lengths.Lengths.of([*range(1000, 1000 + rows - 1), 60_000])
-    length = found.recommended(coverage)
-    assert length is not None
-    holding = [each for each in lengths.LENGTHS if (rows - found.longer_than(each)) * 100 >= coverage * rows]
-    assert length == min(holding)
+    tokens = [*range(1000, 1000 + rows - 1), 60_000]
+    found = lengths.figures(tokens)
+    holding = [each for each in lengths.LENGTHS if sum(n <= each for n in tokens) * 100 >= coverage * rows]
+    assert found["recommended"][f"{coverage:g}"] == min(holding)
+    assert (sum(found["buckets"].values()), found["buckets"]["65536"]) == (rows, 1)
+    assert found["longer_than"]["2048"] == sum(n > 2048 for n in tokens)
