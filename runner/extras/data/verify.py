@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -106,6 +106,10 @@ def _schemas(folder: Path, document: Manifest) -> Iterator[str]:
 def _content(folder: Path, document: Manifest, progress: Progress) -> Iterator[str]:
     if manifest.content_sha256(document["files"]) != document.get("content_sha256"):
         yield "the files are not those that the manifest's content_sha256 is of"
+    for name in TABLES:
+        with pq.ParquetFile(folder / name) as file:
+            # Only whether all of it can be read.
+            deque(file.iter_batches(), maxlen=0)
     submissions = pq.read_table(folder / "submissions.parquet")
     keys = submissions.select(["submission_id", "runner"])
     if keys.group_by(["submission_id", "runner"]).aggregate([]).num_rows != keys.num_rows:
