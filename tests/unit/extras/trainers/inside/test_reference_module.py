@@ -51,25 +51,6 @@ def test_both_forms_of_constructor_arguments(returned: str, expected: object, tm
     assert _reference(text, tmp_path).init_inputs() == expected
 
 
-def test_configurations_are_bags_of_attributes(tmp_path: Path) -> None:
-    """Configurations are bags of attributes."""
-    text = (
-        "from _paritybench_helpers import _mock_config\n"
-        + _module("return x * self.c.factor", init="self.c = kwargs['config']")
-        + "def get_init_inputs():\n    return [[], {'config': _mock_config(factor=3, name='a')}]\n"
-    )
-    reference = _reference(text, tmp_path)
-    reference.construct()
-    x = reference.inputs(1)[0]
-    assert torch.equal(reference.run([x], None)[0], x * 3)
-
-
-def test_sizes_are_read_when_inputs_are_made(tmp_path: Path) -> None:
-    """Sizes are read when inputs are made."""
-    text = _module("return x", inputs="[torch.ones(N)]") + "N = 4\n"
-    assert _reference(text, tmp_path).inputs(1)[0].shape == (4,)
-
-
 @pytest.mark.parametrize(
     ("made", "read"),
     [
