@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,20 +45,8 @@ _UNKNOWN_SHOWN: Final = 5
 _FROM_DATABASE: Final = pa.schema([field for field in SUBMISSIONS if field.name != "code_encoding"])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """What was exported."""
-
-    target: Path
-    rows: int
-    ranked: int
-    codes: int
-    bytes: int
-    manifest: Manifest
-
-
-def export(dsn: str, options: Options, progress: Progress) -> Summary:
-    """Export. `progress` gets a stage, how much of it is done, and how much there is.
+def export(dsn: str, options: Options, progress: Progress) -> Manifest:
+    """Export; returns the manifest. `progress` gets a stage, how much of it is done, and how much there is.
 
     Raises:
         DataError: the target is no folder for it, a leaderboard is unknown or may not be published, a licence or a key
@@ -83,14 +70,7 @@ def export(dsn: str, options: Options, progress: Progress) -> Summary:
         copy_shipped(folder)
         document = writing.describe(flat, moment, boards, people, options)
         replace(target, folder)
-    return Summary(
-        target=target,
-        rows=sum(writing.rows.values()),
-        ranked=sum(writing.ranked.values()),
-        codes=writing.codes.count,
-        bytes=sum(entry["bytes"] for entry in document["files"]),
-        manifest=document,
-    )
+    return document
 
 
 def _require_no_other(target: Path) -> None:

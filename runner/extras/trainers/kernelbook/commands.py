@@ -21,7 +21,6 @@ from runner.extras.trainers.kernelbook import require
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runner.extras.trainers.client import Client
     from runner.extras.trainers.kernelbook.enrich import Step
     from runner.extras.trainers.kernelbook.report import StepReport
     from runner.extras.trainers.kernelbook.rows import Source
@@ -133,7 +132,16 @@ def score(
     if dry_run:
         _print_reports(step.planned(source), as_json=as_json)
         return
-    with _client(context, gpu, batch, timed_calls) as client, stages() as progress:
+    from runner.extras.trainers.client import Client
+
+    queue = Client(
+        session(context).config.require_database_url(),
+        gpu_type=gpu,
+        batch=batch,
+        user_id=login_name("set LOGNAME"),
+        settings={"timed_calls": timed_calls},
+    )
+    with queue as client, stages() as progress:
         report = step.run(
             source,
             client,
@@ -290,9 +298,6 @@ def upload(
     repository: Annotated[
         str | None, typer.Option("--repository", metavar="OWNER/NAME", help="At the hub; for one SET.")
     ] = None,
-    source: Annotated[
-        str | None, typer.Option("--source", metavar="TEXT", help="Name and revision of the source, for the card.")
-    ] = None,
     private: Annotated[bool, typer.Option("--private", help="Make new repositories private.")] = False,
     limit: _Limit = None,
     dry_run: _DryRun = False,
@@ -320,7 +325,6 @@ def upload(
             repository=repository,
             token=settings.hub_token,
             limit=limit,
-            facts={"source": source},
             dry_run=dry_run,
             private=private,
         )
@@ -384,19 +388,6 @@ def _ask(
             progress=lambda done: progress("rows", done, 0),
         )
     _print_reports(report, as_json=as_json)
-
-
-def _client(context: typer.Context, gpu: str | None, batch: str | None, timed_calls: int) -> Client:
-    """Of the queue, for completions on a GPU type."""
-    from runner.extras.trainers.client import Client
-
-    return Client(
-        session(context).config.require_database_url(),
-        gpu_type=gpu or "",
-        batch=batch,
-        user_id=login_name("set LOGNAME"),
-        settings={"timed_calls": timed_calls},
-    )
 
 
 def _print_lengths(figures: Mapping[str, Any]) -> None:

@@ -106,17 +106,17 @@ def look(file: Path, *, limit: int | None = None) -> Rows:
     return Rows(table=table, groups=groups, licences=licences)
 
 
-def by_group(groups: Sequence[str], *, share: float = TEST_SHARE, seed: int = SEED) -> tuple[list[int], list[int]]:
+def by_group(groups: Sequence[str]) -> tuple[list[int], list[int]]:
     """Numbers of the rows for training and for validation; rows of the same group are on the same side.
 
-    ceil(share * n) rows are for validation: groups in random order, each that still fits.
+    ceil(TEST_SHARE * n) rows are for validation: groups in random order, each that still fits.
     """
     members: dict[str, list[int]] = defaultdict(list)
     for index, group in enumerate(groups):
         members[group].append(index)
-    left = math.ceil(share * len(groups))
+    left = math.ceil(TEST_SHARE * len(groups))
     order = sorted(members)
-    random.Random(seed).shuffle(order)  # noqa: S311 a split is no secret
+    random.Random(SEED).shuffle(order)  # noqa: S311 a split is no secret
     validation: list[int] = []
     for group in order:
         if len(members[group]) <= left:
@@ -126,17 +126,10 @@ def by_group(groups: Sequence[str], *, share: float = TEST_SHARE, seed: int = SE
     return [index for index in range(len(groups)) if index not in chosen], sorted(chosen)
 
 
-def make(
-    target: Target,
-    source: Path,
-    dataset_rows: Rows,
-    folder: Path,
-    *,
-    facts: Mapping[str, Any] | None = None,
-) -> Mapping[str, int]:
+def make(target: Target, source: Path, dataset_rows: Rows, folder: Path) -> Mapping[str, int]:
     """Write parquet files and the card of a data set to an empty folder; how many rows each split has, if it has any.
 
-    `dataset_rows`: what `look` returns for the source. `facts`: for the card, beside those that the step before kept.
+    `dataset_rows`: what `look` returns for the source.
     """
     training, validation = by_group(dataset_rows.groups) if target.split else (range(dataset_rows.table.num_rows), [])
     # Readers refuse a split without rows.
@@ -146,8 +139,7 @@ def make(
         file = folder / "data" / f"{name}-00000-of-00001.parquet"
         pq.write_table(dataset_rows.table.take(pa.array(indices, pa.int64())), file, compression="zstd")
     rows = {name: len(indices) for name, indices in parts.items()}
-    known_facts = {**facts_of(source), **{name: fact for name, fact in (facts or {}).items() if fact is not None}}
-    (folder / "README.md").write_text(_card(target, rows, dataset_rows.licences, known_facts), encoding="utf-8")
+    (folder / "README.md").write_text(_card(target, rows, dataset_rows.licences, facts_of(source)), encoding="utf-8")
     return rows
 
 
@@ -159,7 +151,6 @@ def run(
     repository: str | None,
     token: str | None,
     limit: int | None = None,
-    facts: Mapping[str, Any] | None = None,
     dry_run: bool = False,
     private: bool = False,
 ) -> StepReport:
@@ -183,7 +174,7 @@ def run(
     dataset_rows = look(source, limit=limit)
     work = scratch(to if to is not None and not dry_run else source.parent, f"upload-{target.name}")
     try:
-        rows = make(target, source, dataset_rows, work / "made", facts=facts)
+        rows = make(target, source, dataset_rows, work / "made")
         report = StepReport(step=f"upload {target.name}", rows_in=sum(rows.values()), rows_out=sum(rows.values()))
         report.facts = {f"rows of {name}": count for name, count in rows.items()}
         if dry_run:

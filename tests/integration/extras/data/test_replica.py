@@ -83,7 +83,7 @@ def test_a_replica_exports_what_its_primary_does(server: Server, primary: str, t
     with streaming_replica(server, hot_standby_feedback="on", max_standby_streaming_delay="-1") as replica:
         replayed(primary, replica)
         done = exported(replica, tmp_path / "replica")
-        assert done.manifest["replica"]
+        assert done["replica"]
         assert verify(tmp_path / "replica", no_progress) == []
         with filled(primary) as filler:
             filler.ranked(1, "ada", b"# third", "0.0005")
