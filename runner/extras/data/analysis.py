@@ -100,7 +100,8 @@ def choose_user(rows: pd.DataFrame, text: str) -> str:
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows as plain values: None for nulls and NaN, aware datetimes."""
-    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+    rows: list[dict[str, Any]] = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return rows
 
 
 def _choose(names: Iterable[str], name: str | None, what: str, option: str) -> str:
