@@ -15,7 +15,7 @@ import pyarrow as pa
 from runner.base.errors import DataError
 from runner.extras.data import Progress
 from runner.extras.data.snapshot import Scope, Snapshot
-from runner.extras.data.tables import CODE, GROUP_BYTES, Writer, groups, table
+from runner.extras.data.tables import CODE, CODE_KEYS, GROUP_BYTES, Writer, groups, table
 
 #: Bytes of code in a part, uncompressed.
 PART_BYTES: Final = 128 * 2**20
@@ -23,16 +23,6 @@ PART_BYTES: Final = 128 * 2**20
 PLAIN: Final = "utf-8"
 WITH_NUL: Final = "utf-8 with NUL"
 INVALID: Final = "invalid"
-
-#: What the database says of a code.
-_WANTED: Final = pa.schema(
-    [
-        pa.field("code_id", pa.int64()),
-        pa.field("code_sha256", pa.large_string()),
-        pa.field("code_bytes", pa.int64()),
-        pa.field("submission_id", pa.int64()),
-    ]
-)
 
 
 def encoding_of(code: bytes) -> str:
@@ -91,7 +81,7 @@ class Codes:
         (folder / "code").mkdir()
         rows: dict[str, int] = {}
         pending = groups(
-            (table(_WANTED, lines) for lines in self._database.stream("codes", scope)), code_bytes=GROUP_BYTES
+            (table(CODE_KEYS, lines) for lines in self._database.stream("codes", scope)), code_bytes=GROUP_BYTES
         )
         group = next(pending, None)
         while group is not None or not rows:

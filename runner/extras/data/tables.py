@@ -65,6 +65,8 @@ FINALS: Final = _schema("""
     spread_rounds number?, fault text?, rank_before int, ended_at time
 """)
 CODE: Final = _schema("code_sha256 text, code_bytes int, code_encoding text, code bytes")
+#: What the database says of a code; no file of an export.
+CODE_KEYS: Final = _schema("code_id int?, code_sha256 text?, code_bytes int?, submission_id int?")
 #: Every table of an export but the code, the flat file and receipts.
 TABLES: Final = {
     "submissions.parquet": SUBMISSIONS,
