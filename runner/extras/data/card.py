@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+import yaml
+
 _TEXT: Final = """
 # {title}
 
@@ -205,30 +207,18 @@ def _header(manifest: Mapping[str, Any], rows: Mapping[str, int]) -> str:
         "finals": "finals.parquet",
     }
     # The hub's reader refuses a configuration without rows.
-    configurations = {
-        name: pattern
+    configurations = [
+        {"config_name": name, "data_files": pattern, **({"default": True} if name == "flat" else {})}
         for name, pattern in patterns.items()
         if any(count and fnmatchcase(path, pattern) for path, count in rows.items())
-    }
-    licence = manifest["licence"] or "other"
-    listed = licence in _LICENCES
-    lines = [
-        "---",
-        f"license: {licence if listed else 'other'}",
-        *([] if listed else [f"license_name: {_yaml(licence)}"]),
-        *(["configs:"] if configurations else []),
-        *(
-            line
-            for name, files in configurations.items()
-            for line in (
-                f"- config_name: {name}",
-                f"  data_files: {_yaml(files)}",
-                *(["  default: true"] if name == "flat" else []),
-            )
-        ),
-        "---",
     ]
-    return "\n".join(lines) + "\n"
+    licence = manifest["licence"] or "other"
+    header: dict[str, Any] = {"license": licence if licence in _LICENCES else "other"}
+    if licence not in _LICENCES:
+        header["license_name"] = licence
+    if configurations:
+        header["configs"] = configurations
+    return f"---\n{yaml.safe_dump(header, sort_keys=False)}---\n"
 
 
 def _licence(manifest: Mapping[str, Any]) -> str:
@@ -242,7 +232,3 @@ def _licence(manifest: Mapping[str, Any]) -> str:
 def _cell(text: str) -> str:
     """Text that breaks no table."""
     return " ".join(text.replace("|", r"\|").split())
-
-
-def _yaml(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -6,8 +6,7 @@ The parts hold the codes by their lowest ids. New submissions have higher ids, s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +15,7 @@ import pyarrow as pa
 from runner.base.errors import DataError
 from runner.extras.data import Progress
 from runner.extras.data.snapshot import Scope, Snapshot
-from runner.extras.data.tables import CODE, GROUP_BYTES, Writer, groups, table
+from runner.extras.data.tables import CODE, CODE_KEYS, GROUP_BYTES, Writer, groups, table
 
 #: Bytes of code in a part, uncompressed.
 PART_BYTES: Final = 128 * 2**20
@@ -24,16 +23,6 @@ PART_BYTES: Final = 128 * 2**20
 PLAIN: Final = "utf-8"
 WITH_NUL: Final = "utf-8 with NUL"
 INVALID: Final = "invalid"
-
-#: What the database says of a code.
-_WANTED: Final = pa.schema(
-    [
-        pa.field("code_id", pa.int64()),
-        pa.field("code_sha256", pa.large_string()),
-        pa.field("code_bytes", pa.int64()),
-        pa.field("submission_id", pa.int64()),
-    ]
-)
 
 
 def encoding_of(code: bytes) -> str:
@@ -45,31 +34,19 @@ def encoding_of(code: bytes) -> str:
     return WITH_NUL if b"\0" in code else PLAIN
 
 
-def is_blank(code: bytes) -> bool:
-    """Whether it is empty or white space."""
-    return not code or code.isspace()
+def faults_of(code: bytes) -> Mapping[str, str]:
+    """The checks that a code fails, each with what is wrong."""
+    faults = {}
+    if not code or code.isspace():
+        faults["code_blank"] = f"has {len(code)} bytes"
+    if (encoding := encoding_of(code)) != PLAIN:
+        faults["code_encoding"] = "is not UTF-8" if encoding == INVALID else "has a NUL"
+    return faults
 
 
 def as_text(code: bytes, encoding: str) -> bytes:
     """The code as valid UTF-8: what is not becomes U+FFFD."""
     return code.decode("utf-8", "replace").encode("utf-8") if encoding == INVALID else code
-
-
-@dataclass(frozen=True, kw_only=True)
-class Oddness:
-    """What is odd about a code."""
-
-    encoding: str
-    #: The checks that it fails.
-    flags: frozenset[str]
-
-
-def oddness_of(code: bytes) -> Oddness | None:
-    """What is odd about a code; None: it is plain text."""
-    encoding = encoding_of(code)
-    failed = {"code_blank": is_blank(code), "code_encoding": encoding != PLAIN}
-    flags = frozenset(check for check, fails in failed.items() if fails)
-    return Oddness(encoding=encoding, flags=flags) if flags else None
 
 
 class Codes:
@@ -78,8 +55,8 @@ class Codes:
     def __init__(self, database: Snapshot) -> None:
         self._database = database
         self.count = 0
-        #: SHA-256 -> code that is not plain text. All others are.
-        self.odd: dict[str, Oddness] = {}
+        #: SHA-256 -> encoding of code that fails some checks, and which; all other code is plain text.
+        self.odd: dict[str, tuple[str, Sequence[str]]] = {}
 
     def read(self, ids: list[int], hashes: list[str]) -> list[bytes]:
         """The codes of these ids.
@@ -104,7 +81,7 @@ class Codes:
         (folder / "code").mkdir()
         rows: dict[str, int] = {}
         pending = groups(
-            (table(_WANTED, lines) for lines in self._database.stream("codes", scope)), code_bytes=GROUP_BYTES
+            (table(CODE_KEYS, lines) for lines in self._database.stream("codes", scope)), code_bytes=GROUP_BYTES
         )
         group = next(pending, None)
         while group is not None or not rows:
@@ -125,8 +102,9 @@ class Codes:
             lost = hashes.index(None)
             raise DataError(f"code {ids[lost]} of submission {submissions[lost]} is missing; nothing was exported")
         codes = self.read(ids, hashes)
-        odd = {sha256: oddness for sha256, code in zip(hashes, codes, strict=True) if (oddness := oddness_of(code))}
-        encodings = [odd[sha256].encoding if sha256 in odd else PLAIN for sha256 in hashes]
-        self.odd.update(odd)
+        encodings = list(map(encoding_of, codes))
+        for sha256, code, encoding in zip(hashes, codes, encodings, strict=True):
+            if faults := faults_of(code):
+                self.odd[sha256] = encoding, sorted(faults)
         self.count += len(codes)
         return table(CODE, list(zip(hashes, sizes, encodings, codes, strict=True)))

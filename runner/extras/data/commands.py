@@ -104,23 +104,19 @@ def export(
     )
     with stages() as progress:
         done = export(direct_url(session(context).config), options, progress)
+    counts = {
+        "rows": sum(board["rows"] for board in done["boards"]),
+        "ranked": sum(board["ranked"] for board in done["boards"]),
+        "codes": sum(file["rows"] for file in done["files"] if file["path"].startswith("code/")),
+        "bytes": sum(file["bytes"] for file in done["files"]),
+    }
     if as_json:
-        out_json(
-            {
-                "directory": str(done.target),
-                "rows": done.rows,
-                "ranked": done.ranked,
-                "codes": done.codes,
-                "bytes": done.bytes,
-                "flat": done.manifest["flat"],
-                "exported_at": done.manifest["exported_at"],
-                "content_sha256": done.manifest["content_sha256"],
-                "excluded": done.manifest["excluded"],
-            }
-        )
+        facts = {name: done[name] for name in ("flat", "exported_at", "content_sha256", "excluded")}
+        out_json({"directory": str(directory.resolve()), **counts, **facts})
         return
-    note(f"{done.rows} rows, {done.ranked} of them ranked; {done.codes} codes; {done.bytes / 1e6:.1f} MB")
-    typer.echo(done.target / done.manifest["flat"])
+    size = f"{counts['bytes'] / 1e6:.1f} MB"
+    note(f"{counts['rows']} rows, {counts['ranked']} of them ranked; {counts['codes']} codes; {size}")
+    typer.echo(directory.resolve() / done["flat"])
 
 
 @data_app.command(epilog=example("kernel-runner data verify nvfp4"))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,9 +32,7 @@ from runner.extras.data.tables import (
     RECEIPTS_FILE,
     RUNS,
     SUBMISSIONS,
-    Digest,
     Writer,
-    content_sha256,
     groups,
     schema_of,
     shown,
@@ -48,20 +45,8 @@ _UNKNOWN_SHOWN: Final = 5
 _FROM_DATABASE: Final = pa.schema([field for field in SUBMISSIONS if field.name != "code_encoding"])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """What was exported."""
-
-    target: Path
-    rows: int
-    ranked: int
-    codes: int
-    bytes: int
-    manifest: Manifest
-
-
-def export(dsn: str, options: Options, progress: Progress) -> Summary:
-    """Export. `progress` gets a stage, how much of it is done, and how much there is.
+def export(dsn: str, options: Options, progress: Progress) -> Manifest:
+    """Export; returns the manifest. `progress` gets a stage, how much of it is done, and how much there is.
 
     Raises:
         DataError: the target is no folder for it, a leaderboard is unknown or may not be published, a licence or a key
@@ -85,14 +70,7 @@ def export(dsn: str, options: Options, progress: Progress) -> Summary:
         copy_shipped(folder)
         document = writing.describe(flat, moment, boards, people, options)
         replace(target, folder)
-    return Summary(
-        target=target,
-        rows=sum(writing.rows.values()),
-        ranked=sum(writing.ranked.values()),
-        codes=writing.codes.count,
-        bytes=sum(entry["bytes"] for entry in document["files"]),
-        manifest=document,
-    )
+    return document
 
 
 def _require_no_other(target: Path) -> None:
@@ -139,7 +117,6 @@ class _Writing:
         self._namer = namer
         self._folder = folder
         self._progress = progress
-        self._digests: dict[str, Digest] = {}
         self.codes = Codes(database)
         #: What the receipts are checked with.
         self._keys: Sequence[Mapping[str, Any]] = ()
@@ -179,10 +156,8 @@ class _Writing:
             self._keys = receipts.listed(self._database.host_keys())
 
     def _write(self, name: str, schema: pa.Schema, pieces: Iterator[pa.Table]) -> None:
-        digest = self._digests[name] = Digest()
         with Writer(self._folder / name, schema) as writer:
             for group in groups(pieces):
-                digest.add(group)
                 writer.group(group)
         self._files[name] = writer.rows
 
@@ -191,11 +166,11 @@ class _Writing:
         pieces = (self._named(_FROM_DATABASE, lines) for lines in self._database.stream("submissions", self._scope))
         for group in groups(pieces, code_bytes=GROUP_BYTES):
             hashes = group.column("code_sha256").to_pylist()
-            odd = [self.codes.odd.get(sha256) for sha256 in hashes]
-            encodings = [PLAIN if oddness is None else oddness.encoding for oddness in odd]
+            odd = [self.codes.odd.get(sha256, (PLAIN, ())) for sha256 in hashes]
+            encodings = [encoding for encoding, _ in odd]
             flags = [
-                checks if oddness is None else sorted({*checks, *oddness.flags})
-                for checks, oddness in zip(group.column("flags").to_pylist(), odd, strict=True)
+                sorted({*checks, *own}) if own else checks
+                for checks, (_, own) in zip(group.column("flags").to_pylist(), odd, strict=True)
             ]
             columns = dict(zip(group.column_names, group.columns, strict=True))
             columns["flags"] = pa.array(flags, SUBMISSIONS.field("flags").type)
@@ -235,6 +210,7 @@ class _Writing:
     ) -> Manifest:
         """Write the card and, last, the manifest."""
         by_board = {line.leaderboard_id: line for line in people}
+        entries = [self._entry(path, flat) for path in files_of(self._folder)]
         document: Manifest = {
             "format": manifest.FORMAT,
             "exported_at": manifest.moment(moment.at_us),
@@ -244,7 +220,7 @@ class _Writing:
             "software": {"kernel-runner": __version__, "pyarrow": pa.__version__, "postgresql": moment.server},
             "replica": moment.replica,
             "queries_sha256": queries_sha256(),
-            "content_sha256": content_sha256(self._digests),
+            "content_sha256": manifest.content_sha256(entries),
             "flat": flat,
             **({"keys": self._keys} if options.receipts else {}),
             "boards": [self._board(board, by_board.get(board.id), options) for board in boards],
@@ -254,7 +230,7 @@ class _Writing:
             },
         }
         (self._folder / "README.md").write_text(card.render(document, self._files), encoding="utf-8")
-        document["files"] = [self._entry(path, flat) for path in files_of(self._folder)]
+        document["files"] = [*entries, self._entry("README.md", flat)]
         manifest.write(self._folder, document)
         return document
 

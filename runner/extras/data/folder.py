@@ -14,8 +14,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +21,7 @@ from runner.base.durable import sync_directory
 from runner.base.errors import DataError
 
 MANIFEST: Final = "manifest.json"
+_SHIPPED: Final = Path(__file__).parent / "shipped"
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 
@@ -124,14 +123,4 @@ def files_of(folder: Path) -> list[str]:
 
 def copy_shipped(folder: Path) -> None:
     """Put the queries and scripts of every export into it."""
-    _copy(resources.files("runner.extras.data").joinpath("shipped"), folder)
-
-
-def _copy(source: Traversable, folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    for entry in source.iterdir():
-        if entry.is_dir():
-            if entry.name != "__pycache__":
-                _copy(entry, folder / entry.name)
-        else:
-            (folder / entry.name).write_bytes(entry.read_bytes())
+    shutil.copytree(_SHIPPED, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))

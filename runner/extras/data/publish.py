@@ -9,7 +9,7 @@ it has already are not sent.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,16 +28,6 @@ _KIND: Final = "dataset"
 
 
 @dataclass(frozen=True, kw_only=True)
-class File:
-    """One file of an exported folder."""
-
-    #: Below the folder, with `/`.
-    path: str
-    size_bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What a publication does at the hub, beside sending the folder's files."""
 
@@ -53,7 +43,9 @@ class Folder:
     """An exported folder that may be published: checked, file by file."""
 
     path: Path
-    files: Sequence[File]
+    #: Paths below the folder, with `/` -> SHA-256.
+    files: Mapping[str, str]
+    size_bytes: int
 
 
 def checked(path: Path) -> Folder:
@@ -78,10 +70,9 @@ def checked(path: Path) -> Folder:
     wrong = verify(path, lambda _stage, _done, _total: None)
     if wrong:
         raise DataError(_list(f"{path} is not whole, so it is not published", wrong))
-    entries = manifest.paths(document)
-    files = [File(path=name, size_bytes=entry["bytes"], sha256=entry["sha256"]) for name, entry in entries.items()]
-    own = path / MANIFEST
-    return Folder(path=path, files=(*files, File(path=MANIFEST, size_bytes=own.stat().st_size, sha256=sha256_of(own))))
+    files = {name: entry["sha256"] for name, entry in manifest.paths(document).items()}
+    files[MANIFEST] = sha256_of(path / MANIFEST)
+    return Folder(path=path, files=files, size_bytes=sum((path / name).stat().st_size for name in files))
 
 
 def plan(folder: Folder, repository: str, *, api: HfApi) -> Plan:
@@ -104,8 +95,7 @@ def plan(folder: Folder, repository: str, *, api: HfApi) -> Plan:
             return Plan(repository=repository)
         present = set(api.list_repo_files(repository, repo_type=_KIND, revision=head))
         before = _published_before(repository, head, api=api) if MANIFEST in present else frozenset()
-    ours = {file.path for file in folder.files}
-    return Plan(repository=repository, removed=sorted((before - ours) & present), parent=head)
+    return Plan(repository=repository, removed=sorted((before - folder.files.keys()) & present), parent=head)
 
 
 def publish(folder: Folder, changes: Plan, *, api: HfApi, private: bool = False) -> str:
@@ -128,7 +118,7 @@ def publish(folder: Folder, changes: Plan, *, api: HfApi, private: bool = False)
         done = api.create_commit(
             repository,
             [
-                *(_addition(folder, file) for file in folder.files),
+                *(_addition(folder.path / name, name, sha256) for name, sha256 in folder.files.items()),
                 *(CommitOperationDelete(path_in_repo=path, is_folder=False) for path in changes.removed),
             ],
             commit_message=f"Submissions exported by kernel-runner {__version__}",
@@ -159,8 +149,8 @@ def _published_before(repository: str, head: str | None, *, api: HfApi) -> froze
             return frozenset()
 
 
-def _addition(folder: Folder, file: File) -> CommitOperationAdd:
-    addition = CommitOperationAdd(path_in_repo=file.path, path_or_fileobj=str(folder.path / file.path))
-    if addition.upload_info.sha256.hex() != file.sha256:
-        raise DataError(f"{folder.path / file.path} has changed while it was published; nothing was published")
+def _addition(path: Path, name: str, sha256: str) -> CommitOperationAdd:
+    addition = CommitOperationAdd(path_in_repo=name, path_or_fileobj=str(path))
+    if addition.upload_info.sha256.hex() != sha256:
+        raise DataError(f"{path} has changed while it was published; nothing was published")
     return addition

@@ -1,143 +1,73 @@
-"""The schemas of an export's parquet files, how they are written, and the digest of what they say.
+"""The schemas of an export's parquet files, and how they are written.
 
 Equal rows give equal bytes with one version of pyarrow: the boundaries of row groups depend on the rows alone.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 TIME: Final = pa.timestamp("us", tz="UTC")
-_TEXT: Final = pa.large_string()
+_TYPES: Final = {
+    "bool": pa.bool_(),
+    "bytes": pa.large_binary(),
+    "int": pa.int64(),
+    "number": pa.float64(),
+    "text": pa.large_string(),
+    "texts": pa.list_(pa.field("element", pa.large_string())),
+    "time": TIME,
+}
+
+
+def _schema(columns: str) -> pa.Schema:
+    """A schema from names with their types, such as `score number?`; a question mark: it may be null."""
+    pairs = (column.split() for column in columns.split(","))
+    return pa.schema(
+        [pa.field(name, _TYPES[kind.removesuffix("?")], nullable=kind.endswith("?")) for name, kind in pairs]
+    )
+
 
 #: The published columns, in this order and of these types. Further columns go into another file.
-FLAT: Final = pa.schema(
-    [
-        pa.field("submission_id", pa.int64(), nullable=False),
-        pa.field("leaderboard_id", pa.int64(), nullable=False),
-        pa.field("problem_name", _TEXT, nullable=False),
-        pa.field("user_id", _TEXT, nullable=False),
-        pa.field("user_name", _TEXT, nullable=False),
-        pa.field("code_id", pa.int64(), nullable=False),
-        pa.field("file_name", _TEXT, nullable=False),
-        pa.field("submission_time", TIME, nullable=False),
-        pa.field("status", _TEXT, nullable=False),
-        pa.field("score", pa.float64()),
-        pa.field("passed", pa.bool_()),
-        pa.field("mode", _TEXT),
-        pa.field("runner", _TEXT),
-        pa.field("code", _TEXT, nullable=False),
-    ]
-)
+FLAT: Final = _schema("""
+    submission_id int, leaderboard_id int, problem_name text, user_id text, user_name text, code_id int, file_name text,
+    submission_time time, status text, score number?, passed bool?, mode text?, runner text?, code text
+""")
 #: The same rows in the same order without the code, and what else is known of them.
-SUBMISSIONS: Final = pa.schema(
-    [
-        *(field for field in FLAT if field.name != "code"),
-        pa.field("mode_category", _TEXT),
-        pa.field("verdict", _TEXT),
-        pa.field("run_id", pa.int64()),
-        pa.field("score_raw", pa.float64()),
-        pa.field("score_invalid_reason", _TEXT),
-        pa.field("flags", pa.list_(pa.field("element", _TEXT)), nullable=False),
-        pa.field("code_sha256", _TEXT, nullable=False),
-        pa.field("code_bytes", pa.int64(), nullable=False),
-        pa.field("code_encoding", _TEXT, nullable=False),
-        pa.field("assurance_correctness", _TEXT),
-        pa.field("assurance_timing", _TEXT),
-        pa.field("sol", pa.float64()),
-    ]
-)
-RUNS: Final = pa.schema(
-    [
-        pa.field("run_id", pa.int64(), nullable=False),
-        pa.field("submission_id", pa.int64(), nullable=False),
-        pa.field("leaderboard_id", pa.int64(), nullable=False),
-        pa.field("problem_name", _TEXT, nullable=False),
-        pa.field("runner", _TEXT, nullable=False),
-        pa.field("mode", _TEXT, nullable=False),
-        pa.field("passed", pa.bool_(), nullable=False),
-        pa.field("score", pa.float64()),
-        pa.field("score_raw", pa.float64()),
-        pa.field("score_invalid_reason", _TEXT),
-        pa.field("case_index", pa.int64()),
-        pa.field("spec", _TEXT),
-        pa.field("mean_ns", pa.float64()),
-        pa.field("std_ns", pa.float64()),
-        pa.field("best_ns", pa.float64()),
-        pa.field("runs", pa.int64()),
-        pa.field("sol", pa.float64()),
-        pa.field("duration_s", pa.float64()),
-        pa.field("gpu", _TEXT),
-        pa.field("torch", _TEXT),
-        pa.field("runtime", _TEXT),
-        pa.field("host", _TEXT),
-        pa.field("start_time", TIME, nullable=False),
-        pa.field("end_time", TIME, nullable=False),
-    ]
-)
-LEADERBOARDS: Final = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        pa.field("name", _TEXT, nullable=False),
-        pa.field("deadline", TIME, nullable=False),
-        pa.field("lang", _TEXT),
-        pa.field("ranking_by", _TEXT),
-        pa.field("description", _TEXT, nullable=False),
-        pa.field("gpu_types", pa.list_(pa.field("element", _TEXT)), nullable=False),
-        pa.field("visibility", _TEXT, nullable=False),
-        pa.field("demanded_timing", _TEXT, nullable=False),
-        pa.field("trust_note", _TEXT),
-    ]
-)
-RECEIPTS: Final = pa.schema(
-    [
-        pa.field("job_id", pa.int64(), nullable=False),
-        pa.field("submission_id", pa.int64(), nullable=False),
-        pa.field("runner", _TEXT, nullable=False),
-        pa.field("run", _TEXT, nullable=False),
-        pa.field("retired_as", _TEXT),
-        pa.field("receipt", _TEXT, nullable=False),
-    ]
-)
-FINALS: Final = pa.schema(
-    [
-        pa.field("leaderboard_id", pa.int64(), nullable=False),
-        pa.field("problem_name", _TEXT, nullable=False),
-        pa.field("runner", _TEXT, nullable=False),
-        pa.field("rank", pa.int64()),
-        pa.field("submission_id", pa.int64(), nullable=False),
-        pa.field("user_id", _TEXT, nullable=False),
-        pa.field("user_name", _TEXT, nullable=False),
-        pa.field("score", pa.float64()),
-        pa.field("score_low", pa.float64()),
-        pa.field("score_high", pa.float64()),
-        pa.field("evaluations", pa.int64(), nullable=False),
-        pa.field("hosts", pa.int64(), nullable=False),
-        pa.field("spread_hosts", pa.float64()),
-        pa.field("spread_rounds", pa.float64()),
-        pa.field("fault", _TEXT),
-        pa.field("rank_before", pa.int64(), nullable=False),
-        pa.field("ended_at", TIME, nullable=False),
-    ]
-)
-CODE: Final = pa.schema(
-    [
-        pa.field("code_sha256", _TEXT, nullable=False),
-        pa.field("code_bytes", pa.int64(), nullable=False),
-        pa.field("code_encoding", _TEXT, nullable=False),
-        pa.field("code", pa.large_binary(), nullable=False),
-    ]
-)
-#: Every table of an export but the code, the flat file and receipts, in the order in which `content_sha256` has them.
+SUBMISSIONS: Final = pa.schema([
+    *(field for field in FLAT if field.name != "code"),
+    *_schema("""
+        mode_category text?, verdict text?, run_id int?, score_raw number?, score_invalid_reason text?, flags texts,
+        code_sha256 text, code_bytes int, code_encoding text, assurance_correctness text?, assurance_timing text?,
+        sol number?
+    """),
+])  # fmt: skip
+RUNS: Final = _schema("""
+    run_id int, submission_id int, leaderboard_id int, problem_name text, runner text, mode text, passed bool,
+    score number?, score_raw number?, score_invalid_reason text?, case_index int?, spec text?, mean_ns number?,
+    std_ns number?, best_ns number?, runs int?, sol number?, duration_s number?, gpu text?, torch text?, runtime text?,
+    host text?, start_time time, end_time time
+""")
+LEADERBOARDS: Final = _schema("""
+    id int, name text, deadline time, lang text?, ranking_by text?, description text, gpu_types texts, visibility text,
+    demanded_timing text, trust_note text?
+""")
+RECEIPTS: Final = _schema("job_id int, submission_id int, runner text, run text, retired_as text?, receipt text")
+FINALS: Final = _schema("""
+    leaderboard_id int, problem_name text, runner text, rank int?, submission_id int, user_id text, user_name text,
+    score number?, score_low number?, score_high number?, evaluations int, hosts int, spread_hosts number?,
+    spread_rounds number?, fault text?, rank_before int, ended_at time
+""")
+CODE: Final = _schema("code_sha256 text, code_bytes int, code_encoding text, code bytes")
+#: What the database says of a code; no file of an export.
+CODE_KEYS: Final = _schema("code_id int?, code_sha256 text?, code_bytes int?, submission_id int?")
+#: Every table of an export but the code, the flat file and receipts.
 TABLES: Final = {
     "submissions.parquet": SUBMISSIONS,
     "runs.parquet": RUNS,
@@ -150,7 +80,6 @@ RECEIPTS_FILE: Final = "receipts.parquet"
 GROUP_ROWS: Final = 20_000
 #: Bytes of code in a row group, uncompressed; a single file may be larger.
 GROUP_BYTES: Final = 8 * 2**20
-_DIGEST_ROWS: Final = 8192
 
 
 def _options(schema: pa.Schema) -> dict[str, Any]:
@@ -219,68 +148,6 @@ def table(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
         else:
             arrays.append(pa.array(values, field.type, from_pandas=False))
     return pa.Table.from_arrays(arrays, schema=schema)
-
-
-class Digest:
-    """A SHA-256 of what tables say, whatever they are encoded with and in whatever pieces they come."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-        self._waiting: list[pa.Table] = []
-        self._rows = 0
-
-    def add(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Take rows, in their order."""
-        self._waiting.append(pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows)
-        self._rows += rows.num_rows
-        while self._rows >= _DIGEST_ROWS:
-            whole = pa.concat_tables(self._waiting)
-            self._take(whole.slice(0, _DIGEST_ROWS))
-            self._waiting = [whole.slice(_DIGEST_ROWS)]
-            self._rows -= _DIGEST_ROWS
-
-    def hex(self) -> str:
-        """The digest of all that was taken."""
-        if self._rows:
-            self._take(pa.concat_tables(self._waiting))
-        self._waiting, self._rows = [], 0
-        return self._hash.hexdigest()
-
-    def _take(self, rows: pa.Table) -> None:
-        self._hash.update(f"{rows.num_rows}\n".encode())
-        for name, column in zip(rows.column_names, rows.columns, strict=True):
-            self._hash.update(f"{name}\n".encode())
-            _hash_values(self._hash, column.combine_chunks())
-
-
-def _hash_values(into: hashlib._Hash, values: pa.Array) -> None:
-    """Nulls, then lengths where they differ, then the values; what an array holds under a null counts for nothing."""
-    if isinstance(values, pa.ChunkedArray):
-        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-    into.update(_bytes_of(values.is_valid().cast(pa.uint8())))
-    if pa.types.is_list(values.type):
-        into.update(_bytes_of(pc.fill_null(pc.list_value_length(values), 0).cast(pa.int64())))
-        _hash_values(into, values.flatten())
-    elif pa.types.is_large_string(values.type):
-        filled = pc.fill_null(values, "") if values.null_count else values
-        into.update(_bytes_of(pc.binary_length(filled)))
-        _, offsets, data = filled.buffers()
-        first, last = np.frombuffer(offsets, np.int64)[[filled.offset, filled.offset + len(filled)]]
-        if data is not None:
-            into.update(memoryview(data)[first:last])
-    else:
-        plain = {pa.bool_(): pa.uint8(), TIME: pa.int64()}.get(values.type, values.type)
-        filled = values.cast(plain)
-        into.update(_bytes_of(pc.fill_null(filled, 0) if filled.null_count else filled))
-
-
-def _bytes_of(numbers: pa.Array) -> bytes:
-    return bytes(numbers.to_numpy(zero_copy_only=False).tobytes())
-
-
-def content_sha256(digests: Mapping[str, Digest]) -> str:
-    """The digest of an export, of those of `TABLES`."""
-    return hashlib.sha256(" ".join(digests[name].hex() for name in TABLES).encode()).hexdigest()
 
 
 def schema_of(path: str, *, flat: str) -> pa.Schema:

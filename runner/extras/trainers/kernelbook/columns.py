@@ -1,4 +1,4 @@
-"""The types of a data set's columns, and its parquet files. Nothing here guesses from a part of the rows.
+"""The types of a data set's columns. Nothing here guesses from a part of the rows.
 
 The columns that the pipeline writes have stated types. Of other columns all values are looked at, and a column or field
 without any value holds text: a type of nothing loads beside no other file. Where values of a column are of several
@@ -7,15 +7,14 @@ kinds, the error names the column and the line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from runner.base.errors import DataError
-from runner.extras.jsonl import Row, require_finite
+from runner.extras.jsonl import Row
 
 _TEXT: Final = pa.string()
 _NUMBER: Final = pa.float64()
@@ -44,55 +43,32 @@ STATED: Final[Mapping[str, pa.DataType]] = {
 }
 
 
-class Columns:
-    """The columns of a file's rows, which are added one by one."""
+def table_of(file: Path, rows: Mapping[int, Row]) -> pa.Table:
+    """The rows of a file, by line, as a table. All have the same columns.
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._types: dict[str, pa.DataType] = {}
-
-    def add(self, row: Row, line: int) -> None:
-        """Take a row.
-
-        Raises:
-            DataError: a value cannot be stored, or is of another kind than those before; column and line are named.
-        """
-        require_finite(row, where=f"{self._file}, line {line}")
+    Raises:
+        DataError: a value cannot be stored, or is of another kind than those before; column and line are named. Or a
+            whole number has more digits than a column with fractions holds.
+    """
+    types: dict[str, pa.DataType] = {}
+    for line, row in rows.items():
         for name, value in row.items():
             # Text for a number is an error also where no other row has a number.
-            before = self._types.get(name, _NUMBER if STATED.get(name) == _NUMBER else pa.null())
+            before = types.get(name, _NUMBER if STATED.get(name) == _NUMBER else pa.null())
             try:
-                own = pa.array([_storable(value)]).type
-                both = [pa.schema({name: type_}) for type_ in (before, own)]
-                self._types[name] = pa.unify_schemas(both, promote_options="permissive").field(name).type
+                both = [pa.schema({name: type_}) for type_ in (before, pa.array([_storable(value)]).type)]
+                types[name] = pa.unify_schemas(both, promote_options="permissive").field(name).type
             except (pa.ArrowException, OverflowError, UnicodeError) as error:
                 reason = " ".join(str(error).split())
                 raise DataError(
-                    f"{self._file}, line {line}: {name} cannot be stored, or not with the rows before: {reason}"
+                    f"{file}, line {line}: {name} cannot be stored, or not with the rows before: {reason}"
                 ) from error
-
-    def schema(self) -> pa.Schema:
-        """The schema that holds all rows."""
-        return pa.schema({name: _settled(own, STATED.get(name)) for name, own in self._types.items()})
-
-    def table(self, rows: Iterable[Row]) -> pa.Table:
-        """Some of the rows as a table.
-
-        Raises:
-            DataError: a whole number has more digits than a column with fractions holds.
-        """
-        storable = [{name: _storable(value) for name, value in row.items()} for row in rows]
-        try:
-            return pa.Table.from_pylist(storable, schema=self.schema())
-        except pa.ArrowException as error:
-            raise DataError(f"{self._file}: a value cannot be stored: {' '.join(str(error).split())}") from error
-
-
-def write(file: Path, columns: Columns, batches: Iterable[Iterable[Row]]) -> None:
-    """Write rows that were added to the columns as a parquet file."""
-    with pq.ParquetWriter(file, columns.schema(), compression="zstd") as parquet:
-        for batch in batches:
-            parquet.write_table(columns.table(batch))
+    schema = pa.schema({name: _settled(own, STATED.get(name)) for name, own in types.items()})
+    storable = [{name: _storable(value) for name, value in row.items()} for row in rows.values()]
+    try:
+        return pa.Table.from_pylist(storable, schema=schema)
+    except pa.ArrowException as error:
+        raise DataError(f"{file}: a value cannot be stored: {' '.join(str(error).split())}") from error
 
 
 def _storable(value: Any) -> Any:  # noqa: ANN401 - JSON

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,9 +19,9 @@ from runner.extras.stages import stages
 from runner.extras.trainers.kernelbook import require
 
 if TYPE_CHECKING:
-    from runner.extras.trainers.client import Client
+    from collections.abc import Mapping
+
     from runner.extras.trainers.kernelbook.enrich import Step
-    from runner.extras.trainers.kernelbook.lengths import Lengths
     from runner.extras.trainers.kernelbook.report import StepReport
     from runner.extras.trainers.kernelbook.rows import Source
     from runner.extras.trainers.kernelbook.settings import Settings
@@ -132,7 +132,16 @@ def score(
     if dry_run:
         _print_reports(step.planned(source), as_json=as_json)
         return
-    with _client(context, gpu, batch, timed_calls) as client, stages() as progress:
+    from runner.extras.trainers.client import Client
+
+    queue = Client(
+        session(context).config.require_database_url(),
+        gpu_type=gpu,
+        batch=batch,
+        user_id=login_name("set LOGNAME"),
+        settings={"timed_calls": timed_calls},
+    )
+    with queue as client, stages() as progress:
         report = step.run(
             source,
             client,
@@ -266,14 +275,14 @@ def lengths(
         raise ConfigError("no data set: give --input, or set DATASET_PATH in the environment or in .env")
     source = _source(settings, name, limit)
     with stages() as progress:
-        report, tokens = step.run(
+        report = step.run(
             source,
             model=tokenizer or settings.get("MODEL_NAME") or step.MODEL_NAME,
             token=settings.hub_token,
             progress=lambda done: progress("rows counted", done, 0),
         )
     if not as_json:
-        _print_lengths(tokens)
+        _print_lengths(report.facts)
     _print_reports(report, as_json=as_json)
 
 
@@ -288,9 +297,6 @@ def upload(
     ] = None,
     repository: Annotated[
         str | None, typer.Option("--repository", metavar="OWNER/NAME", help="At the hub; for one SET.")
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option("--source", metavar="TEXT", help="Name and revision of the source, for the card.")
     ] = None,
     private: Annotated[bool, typer.Option("--private", help="Make new repositories private.")] = False,
     limit: _Limit = None,
@@ -319,7 +325,6 @@ def upload(
             repository=repository,
             token=settings.hub_token,
             limit=limit,
-            facts={"source": source},
             dry_run=dry_run,
             private=private,
         )
@@ -385,25 +390,10 @@ def _ask(
     _print_reports(report, as_json=as_json)
 
 
-def _client(context: typer.Context, gpu: str | None, batch: str | None, timed_calls: int) -> Client:
-    """Of the queue, for completions on a GPU type."""
-    from runner.extras.trainers.client import Client
-
-    return Client(
-        session(context).config.require_database_url(),
-        gpu_type=gpu or "",
-        batch=batch,
-        user_id=login_name("set LOGNAME"),
-        settings={"timed_calls": timed_calls},
-    )
-
-
-def _print_lengths(lengths: Lengths) -> None:
-    most = max(count for _, count in lengths.buckets())
-    for end, count in lengths.buckets():
-        bar = "#" * round(40 * count / most)
-        typer.echo(f"{'more' if end is None else f'to {end}':>10} {count:>8} {bar}")
-    figures = lengths.to_json()
+def _print_lengths(figures: Mapping[str, Any]) -> None:
+    most = max(figures["buckets"].values())
+    for end, count in figures["buckets"].items():
+        typer.echo(f"{end if end == 'more' else f'to {end}':>10} {count:>8} {'#' * round(40 * count / most)}")
     for name, key in (("percentiles", "percentiles"), ("rows longer than", "longer_than")):
         typer.echo(f"{name}: {', '.join(f'{limit}: {value}' for limit, value in figures[key].items())}")
     for coverage, length in figures["recommended"].items():

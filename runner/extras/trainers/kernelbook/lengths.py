@@ -8,8 +8,8 @@ for generation and without further special tokens. Templates read a message's `r
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from runner.base.errors import DataError
@@ -33,58 +33,33 @@ COVERAGES: Final = (99.0, 99.5, 100.0)
 _BATCH: Final = 64
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lengths:
-    """Tokens of rows, in rising order."""
+def figures(tokens: Sequence[int]) -> dict[str, Any]:
+    """What is said of the rows' tokens.
 
-    tokens: Sequence[int]
+    Raises:
+        DataError: there are none.
+    """
+    if not tokens:
+        raise DataError("no row has tokens to count: every row failed, or there is none")
+    tokens = sorted(tokens)
+    counts = [bisect_right(tokens, end) for end in BUCKETS]
+    within = [after - before for before, after in zip([0, *counts], [*counts, len(tokens)], strict=True)]
+    return {
+        "rows": len(tokens),
+        "mean": round(sum(tokens) / len(tokens), 1),
+        "max": tokens[-1],
+        # The value at index int(n * share / 100) - 1, within the list.
+        "percentiles": {f"{share:g}": tokens[max(int(len(tokens) * share / 100) - 1, 0)] for share in PERCENTILES},
+        "buckets": dict(zip([*map(str, BUCKETS), "more"], within, strict=True)),
+        "longer_than": {str(limit): len(tokens) - bisect_right(tokens, limit) for limit in LIMITS},
+        "recommended": {f"{coverage:g}": _recommended(tokens, coverage) for coverage in COVERAGES},
+    }
 
-    @classmethod
-    def of(cls, tokens: Sequence[int]) -> Lengths:
-        """Order them.
 
-        Raises:
-            DataError: there are none.
-        """
-        if not tokens:
-            raise DataError("no row has tokens to count: every row failed, or there is none")
-        return cls(tokens=sorted(tokens))
-
-    def percentile(self, share: float) -> int:
-        """The value at index int(n * share / 100) - 1, within the list."""
-        return self.tokens[min(max(int(len(self.tokens) * share / 100) - 1, 0), len(self.tokens) - 1)]
-
-    def buckets(self) -> list[tuple[int | None, int]]:
-        """Upper end of each bucket, None for the last, and how many rows are in it."""
-        ends: list[int | None] = [*BUCKETS, None]
-        low = 0
-        counts = []
-        for end in ends:
-            count = sum(low < length and (end is None or length <= end) for length in self.tokens)
-            counts.append((end, count))
-            low = low if end is None else end
-        return counts
-
-    def longer_than(self, limit: int) -> int:
-        """How many rows have more tokens."""
-        return sum(length > limit for length in self.tokens)
-
-    def recommended(self, coverage: float) -> int | None:
-        """The smallest usual sequence length that holds such a share of the rows; None: not even the largest."""
-        rows = math.ceil(len(self.tokens) * coverage / 100)
-        return next((length for length in LENGTHS if length >= self.tokens[rows - 1]), None)
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it."""
-        return {
-            "rows": len(self.tokens),
-            "mean": round(sum(self.tokens) / len(self.tokens), 1),
-            "max": self.tokens[-1],
-            "percentiles": {f"{share:g}": self.percentile(share) for share in PERCENTILES},
-            "buckets": {"more" if end is None else str(end): count for end, count in self.buckets()},
-            "longer_than": {str(limit): self.longer_than(limit) for limit in LIMITS},
-            "recommended": {f"{coverage:g}": self.recommended(coverage) for coverage in COVERAGES},
-        }
+def _recommended(tokens: Sequence[int], coverage: float) -> int | None:
+    """The smallest usual sequence length that holds such a share of the rows; None: not even the largest."""
+    least = tokens[math.ceil(len(tokens) * coverage / 100) - 1]
+    return next((length for length in LENGTHS if length >= least), None)
 
 
 def messages_of(row: Row) -> list[dict[str, Any]]:
@@ -156,7 +131,7 @@ def run(
     model: str = MODEL_NAME,
     token: str | None = None,
     progress: Callable[[int], None] = lambda _: None,
-) -> tuple[StepReport, Lengths]:
+) -> StepReport:
     """Count all splits of a data set with a tokenizer at the hub or in a folder.
 
     `progress` gets how many rows are counted.
@@ -167,6 +142,5 @@ def run(
     for length in count(tokenizer, source.rows(), report):
         tokens.append(length)
         progress(len(tokens))
-    lengths = Lengths.of(tokens)
-    report.facts = {"source": source.name, "tokenizer": model, "splits": source.splits, **lengths.to_json()}
-    return report, lengths
+    report.facts = {"source": source.name, "tokenizer": model, "splits": source.splits, **figures(tokens)}
+    return report

@@ -6,25 +6,26 @@ import math
 import random
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from runner import __version__
 from runner.base.errors import ConfigError, DataError
-from runner.extras.jsonl import Row, numbered, parsed
+from runner.extras.jsonl import Row, numbered, require_finite
 
 from .best import normalised
-from .columns import Columns, write
+from .columns import table_of
 from .report import StepReport
 from .rows import facts_of, info_of, scratch, text_of
 
 SEED: Final = 42
 TEST_SHARE: Final = 0.1
-#: Rows that are in memory at once.
-_BATCH: Final = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,101 +66,80 @@ TARGETS: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """Where a row stands in its file, and what must not stand on both sides of a split."""
-
-    start: int
-    group: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Rows:
-    """What one pass over a file yields."""
+    """The rows of a file."""
 
-    lines: Sequence[Line]
-    columns: Columns
+    table: pa.Table
+    #: Of each row, what must not stand on both sides of a split.
+    groups: Sequence[str]
     #: Licences of the modules, and how many rows name each.
     licences: Counter[str]
 
 
 def look(file: Path, *, limit: int | None = None) -> Rows:
-    """Look at the rows of a JSONL file, or at the first `limit`.
+    """Read the rows of a JSONL file, or the first `limit`.
 
     Raises:
         DataError: there are none, a line is no JSON object, or rows have different columns, types or numbers that are
             not finite; column and line are named.
     """
-    lines: list[Line] = []
-    licences: Counter[str] = Counter()
-    columns = Columns(file)
-    first: tuple[int, frozenset[str]] | None = None
-    for number, start, row in islice(numbered(file), limit):
-        names = frozenset(row)
-        first = first or (number, names)
-        if names != first[1]:
+    rows: dict[int, Row] = {}
+    for number, _, row in islice(numbered(file), limit):
+        first, columns = next(iter(rows.items()), (number, row))
+        if row.keys() != columns.keys():
             raise DataError(
-                f"{file}: line {number} has other columns than line {first[0]}: "
-                f"{', '.join(sorted(names ^ first[1]))}; expected the same in all rows"
+                f"{file}: line {number} has other columns than line {first}: "
+                f"{', '.join(sorted(row.keys() ^ columns.keys()))}; expected the same in all rows"
             )
-        columns.add(row, number)
+        require_finite(row, where=f"{file}, line {number}")
+        rows[number] = row
+    if not rows:
+        raise DataError(f"{file} has no rows, so there is nothing to upload")
+    table = table_of(file, rows)
+    groups: list[str] = []
+    licences: Counter[str] = Counter()
+    for number, row in rows.items():
         code = text_of(row, "python_code")
-        group = text_of(row, "module_name") or str(number) if code is None else normalised(code)
-        lines.append(Line(start=start, group=group))
+        groups.append(text_of(row, "module_name") or str(number) if code is None else normalised(code))
         named = row.get("licenses") or info_of(row).get("licenses") or []
         licences.update([named] if isinstance(named, str) else named)
-    if first is None:
-        raise DataError(f"{file} has no rows, so there is nothing to upload")
-    columns.schema()
-    return Rows(lines=lines, columns=columns, licences=licences)
+    return Rows(table=table, groups=groups, licences=licences)
 
 
-def by_group(lines: Sequence[Line], *, share: float = TEST_SHARE, seed: int = SEED) -> tuple[list[int], list[int]]:
-    """Numbers of the rows for training and for validation; rows with the same code are on the same side.
+def by_group(groups: Sequence[str]) -> tuple[list[int], list[int]]:
+    """Numbers of the rows for training and for validation; rows of the same group are on the same side.
 
-    ceil(share * n) rows are for validation: groups in random order, each that still fits.
+    ceil(TEST_SHARE * n) rows are for validation: groups in random order, each that still fits.
     """
-    groups: dict[str, list[int]] = defaultdict(list)
-    for index, line in enumerate(lines):
-        groups[line.group].append(index)
-    left = math.ceil(share * len(lines))
-    order = sorted(groups)
-    random.Random(seed).shuffle(order)  # noqa: S311 a split is no secret
+    members: dict[str, list[int]] = defaultdict(list)
+    for index, group in enumerate(groups):
+        members[group].append(index)
+    left = math.ceil(TEST_SHARE * len(groups))
+    order = sorted(members)
+    random.Random(SEED).shuffle(order)  # noqa: S311 a split is no secret
     validation: list[int] = []
     for group in order:
-        if len(groups[group]) <= left:
-            left -= len(groups[group])
-            validation += groups[group]
+        if len(members[group]) <= left:
+            left -= len(members[group])
+            validation += members[group]
     chosen = set(validation)
-    return [index for index in range(len(lines)) if index not in chosen], sorted(chosen)
+    return [index for index in range(len(groups)) if index not in chosen], sorted(chosen)
 
 
-def make(
-    target: Target,
-    source: Path,
-    dataset_rows: Rows,
-    folder: Path,
-    *,
-    facts: Mapping[str, Any] | None = None,
-) -> Mapping[str, int]:
+def make(target: Target, source: Path, dataset_rows: Rows, folder: Path) -> Mapping[str, int]:
     """Write parquet files and the card of a data set to an empty folder; how many rows each split has, if it has any.
 
-    `dataset_rows`: what `look` returns for the source. `facts`: for the card, beside those that the step before kept.
+    `dataset_rows`: what `look` returns for the source.
     """
-    lines = dataset_rows.lines
-    if target.split:
-        training, validation = by_group(lines)
-        parts = {"train": training or validation, "validation": validation if training else []}
-    else:
-        parts = {"train": list(range(len(lines)))}
+    training, validation = by_group(dataset_rows.groups) if target.split else (range(dataset_rows.table.num_rows), [])
     # Readers refuse a split without rows.
-    parts = {name: indices for name, indices in parts.items() if indices}
+    parts = {"train": training or validation, **({"validation": validation} if training and validation else {})}
     (folder / "data").mkdir(parents=True)
     for name, indices in parts.items():
         file = folder / "data" / f"{name}-00000-of-00001.parquet"
-        write(file, dataset_rows.columns, _batches(source, [lines[index].start for index in indices]))
+        pq.write_table(dataset_rows.table.take(pa.array(indices, pa.int64())), file, compression="zstd")
     rows = {name: len(indices) for name, indices in parts.items()}
-    known_facts = {**facts_of(source), **{name: fact for name, fact in (facts or {}).items() if fact is not None}}
-    (folder / "README.md").write_text(_card(target, rows, dataset_rows.licences, known_facts), encoding="utf-8")
+    (folder / "README.md").write_text(_card(target, rows, dataset_rows.licences, facts_of(source)), encoding="utf-8")
     return rows
 
 
@@ -171,7 +151,6 @@ def run(
     repository: str | None,
     token: str | None,
     limit: int | None = None,
-    facts: Mapping[str, Any] | None = None,
     dry_run: bool = False,
     private: bool = False,
 ) -> StepReport:
@@ -195,7 +174,7 @@ def run(
     dataset_rows = look(source, limit=limit)
     work = scratch(to if to is not None and not dry_run else source.parent, f"upload-{target.name}")
     try:
-        rows = make(target, source, dataset_rows, work / "made", facts=facts)
+        rows = make(target, source, dataset_rows, work / "made")
         report = StepReport(step=f"upload {target.name}", rows_in=sum(rows.values()), rows_out=sum(rows.values()))
         report.facts = {f"rows of {name}": count for name, count in rows.items()}
         if dry_run:
@@ -241,17 +220,6 @@ def _send(folder: Path, repository: str, token: str | None, *, private: bool) ->
             commit_message=f"Rows from kernel-runner {__version__}",
         )
     return str(done.oid)
-
-
-def _batches(source: Path, starts: Sequence[int]) -> Iterator[list[Row]]:
-    """Rows by where they begin, some at a time."""
-    with source.open("rb") as lines:
-        for first in range(0, len(starts), _BATCH):
-            rows = []
-            for start in starts[first : first + _BATCH]:
-                lines.seek(start)
-                rows.append(parsed(lines.readline().decode("utf-8"), where=str(source)))
-            yield rows
 
 
 def _card(target: Target, rows: Mapping[str, int], licences: Counter[str], facts: Mapping[str, Any]) -> str:

@@ -15,8 +15,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from runner.extras.data.choice import Options
-from runner.extras.data.export import Summary
 from runner.extras.data.export import export as export_to
+from runner.extras.data.manifest import Manifest
 from tests.integration.extras.gateway.conftest import login_of
 from tests.integration.store.conftest import Db, db, one
 
@@ -249,7 +249,7 @@ def oddities(filler: Filler) -> Oddities:
     return Oddities(filler, board, unusable, good, two_runners, bad_bytes, with_nul, blank, orphan)
 
 
-def exported(url: str, target: Path, **options: Any) -> Summary:  # noqa: ANN401
+def exported(url: str, target: Path, **options: Any) -> Manifest:  # noqa: ANN401
     """An export; private unless said otherwise."""
     return export_to(url, Options(target=target, **{"private": True, **options}), no_progress)
 

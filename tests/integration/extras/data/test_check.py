@@ -15,24 +15,18 @@ from tests.integration.extras.data.conftest import START, Filler, Oddities, expo
 Plant = Callable[[Filler, int], int]
 
 
-def found(url: str, *boards: str) -> dict[str, set[int | None]]:
-    """Check -> submissions."""
-    named: dict[str, set[int | None]] = {}
-    for finding in check(url, boards, no_progress).findings:
-        named.setdefault(finding.check, set()).add(finding.submission_id)
-        assert finding.reason
-    return named
-
-
 def test_each_oddity_is_named(oddities: Oddities, database_url: str) -> None:
     """By the check that is for it, with severity; and the report says that it is fatal."""
-    named = found(database_url)
+    report = check(database_url, (), no_progress)
+    named: dict[str, set[int | None]] = {}
+    for finding in report.findings:
+        named.setdefault(finding.check, set()).add(finding.submission_id)
+        assert finding.reason
     for reason, submission_id in oddities.unusable.items():
         assert submission_id in named[reason], reason
     expected = {"code_blank": {oddities.blank}, "user_missing": {oddities.orphan}}
     assert {**expected, "code_encoding": {oddities.bad_bytes, oddities.with_nul}}.items() <= named.items()
     assert oddities.two_runners in named["code_shared"]
-    report = check(database_url, (), no_progress)
     assert report.fatal
     assert {finding.check for finding in report.findings if finding.severity == "unusable"} == set(oddities.unusable)
     assert report.codes == len(set(oddities.filler.codes.values()))
@@ -100,8 +94,9 @@ def test_a_suspect_is_found_by_its_check_alone(filler: Filler, database_url: str
     filler.user("ada")
     filler.user("bob")
     submission_id = plant(filler, board)
-    assert found(database_url) == {name: {submission_id}}
-    assert not check(database_url, (), no_progress).fatal
+    report = check(database_url, (), no_progress)
+    assert {(finding.check, finding.submission_id) for finding in report.findings} == {(name, submission_id)}
+    assert not report.fatal
 
 
 def test_code_that_is_not_there_is_structural(filler: Filler, database_url: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,20 +68,146 @@ def content(folder: Path) -> dict[str, bytes]:
     return {**found, "manifest": json.dumps(told).encode()}
 
 
-def test_the_flat_file_is_as_published(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
-    """Column for column, type for type; a page index, zstd, small row groups; the published order."""
-    done = exported(database_url, tmp_path / "out")
-    path = tmp_path / "out" / "gemv_submissions.parquet"
+def test_what_an_export_holds(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
+    """Every row, in the published form and as the view has it, and its code; of unusable scores the reason alone."""
+    fast = {"benchmark-count": "2", "check": "pass"}
+    for case, sol in enumerate(("1.5", "0.5")):
+        fast |= {f"benchmark.{case}.mean": "20000", f"benchmark.{case}.sol": sol, f"benchmark.{case}.spec": "n: 1"}
+    oddities.filler.ranked(oddities.board, "user0", b"# light", "0.00002", result=fast)
+    oddities.filler.ranked(oddities.board, "user0", b"# differs", "0.00003", result={**fast, "benchmark.1.sol": "0.9"})
+    done = exported(database_url, tmp_path / "out", notes={"gemv": "Hardware was unreliable."}, licence="mit")
+    assert verify(tmp_path / "out", no_progress) == []
+    flat, more = (rows(tmp_path / "out" / f"{name}.parquet") for name in ("gemv_submissions", "submissions"))
+    _is_as_published(tmp_path / "out" / "gemv_submissions.parquet", flat, oddities)
+    (board,) = done["boards"]
+    assert (board["rows"], board["ranked"]) == (len(flat), sum(row["score"] is not None for row in flat))
+    _has_no_unusable_score(more, oddities)
+    _has_the_rows_of_the_view(more, oddities)
+    _has_all_code(tmp_path / "out", flat, more, oddities)
+    _is_explained(tmp_path / "out", done, oddities)
+    _has_no_secret(tmp_path / "out")
+
+
+def _is_as_published(path: Path, flat: list[dict[str, Any]], oddities: Oddities) -> None:
+    """Column for column, type for type; a page index, zstd; the published order."""
     assert str(pq.read_schema(path).remove_metadata()).splitlines() == FLAT_COLUMNS
     details = pq.ParquetFile(path).metadata
     for column in range(details.num_columns):
         assert details.row_group(0).column(column).compression == "ZSTD"
         assert details.row_group(0).column(column).has_offset_index
-    scores = [row["score"] for row in rows(path)]
+    scores = [row["score"] for row in flat]
     ranked = [score for score in scores if score is not None]
     assert scores == sorted(ranked) + [None] * (len(scores) - len(ranked))
-    assert (done.rows, done.ranked) == (len(scores), len(ranked))
+    assert {row["submission_id"] for row in flat} == set(oddities.filler.codes)
+
+
+def _has_no_unusable_score(more: list[dict[str, Any]], oddities: Oddities) -> None:
+    """Unusable ones are null with the raw value and the reason beside; hacked ones say so."""
+    for reason, submission_id in oddities.unusable.items():
+        (row,) = of(more, submission_id)
+        said = {"score_invalid_reason": reason, "status": "hacked" if reason == "hacked" else "failed"}
+        assert {**dict.fromkeys(("score", "passed", "mode", "runner")), **said}.items() <= row.items(), reason
+        assert row["score_raw"] is not None
+    ((nan,), (infinite,)) = (of(more, oddities.unusable[reason]) for reason in ("nan", "infinite"))
+    assert (math.isnan(nan["score_raw"]), infinite["score_raw"]) == (True, math.inf)
+    (good,) = of(more, oddities.good)
+    counts = {"score": 2.5e-05, "passed": True, "mode": "leaderboard", "runner": "B200", "status": "succeeded"}
+    assert {**counts, "score_invalid_reason": None, "assurance_timing": None}.items() <= good.items()
+    assert [row["runner"] for row in of(more, oddities.two_runners)] == ["B200", "H100"]
+    (orphan,) = of(more, oddities.orphan)
+    assert (orphan["user_id"], orphan["user_name"]) == ("deleted", "")
+
+
+def _has_the_rows_of_the_view(more: list[dict[str, Any]], oddities: Oddities) -> None:
+    """But for the flags of code, which the database does not read."""
+    names = ("submission_id", "runner", "score", "run_id", "verdict", "sol")
+    found = [
+        (*(row[name] for name in names), sorted({*row["flags"]} - {"code_blank", "code_encoding"})) for row in more
+    ]
+    expected = [
+        (*(row[name] for name in names), sorted(row["flags"]))
+        for row in oddities.filler.db.execute("SELECT * FROM runner.dataset_submissions").fetchall()
+    ]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    flags = {flag for row in found for flag in row[-1]}
+    assert {"faster_than_light", "score_differs", "code_shared", "user_missing"} <= flags
+
+
+def _has_all_code(folder: Path, flat: list[dict[str, Any]], more: list[dict[str, Any]], oddities: Oddities) -> None:
+    """Bytes that are not UTF-8 are U+FFFD in the flat file and themselves by hash; a NUL stays."""
+    code = {row["code_sha256"]: row for row in rows(folder / "code" / "part-00000.parquet")}
+    (bad,), (nul,) = of(flat, oddities.bad_bytes), of(flat, oddities.with_nul)
+    assert (bad["code"], nul["code"]) == ("x = '\ufffd\ufffd'\n", "x = '\0'\n")
+    for submission_id, stored in oddities.filler.codes.items():
+        (row, *_) = of(more, submission_id)
+        assert row["code_sha256"] == hashlib.sha256(stored).hexdigest()
+        assert code[row["code_sha256"]]["code"] == stored
+        assert row["code_bytes"] == len(stored)
+    encodings = {row["submission_id"]: row["code_encoding"] for row in more}
+    expected = {oddities.bad_bytes: "invalid", oddities.with_nul: "utf-8 with NUL", oddities.good: "utf-8"}
+    assert expected.items() <= encodings.items()
+    assert "code_encoding" in of(more, oddities.bad_bytes)[0]["flags"]
+    assert "code_blank" in of(more, oddities.blank)[0]["flags"]
+    assert len(code) == len(set(oddities.filler.codes.values()))
+
+
+def _is_explained(folder: Path, done: manifest.Manifest, oddities: Oddities) -> None:
+    """By the manifest: files with rows and schema, leaderboards with counts; by the card: notes and every column."""
+    told = manifest.read(folder)
+    assert told == done
+    files = manifest.paths(told)
+    tables = ("gemv_submissions", "submissions", "runs", "leaderboards", "finals")
+    assert {*(f"{name}.parquet" for name in tables), "README.md", "queries.sql"} <= set(files)
+    assert files["runs.parquet"]["rows"] == len(rows(folder / "runs.parquet"))
+    first = {"name": "submission_id", "type": "int64", "nullable": False}
+    assert files["gemv_submissions.parquet"]["schema"][0] == first
+    (board,) = told["boards"]
+    assert board["submissions"] == len(oddities.filler.codes)
+    assert board["deadline"] == "2025-07-01T00:00:00Z"
+    card = (folder / "README.md").read_text()
+    assert card.startswith("---\nlicense: mit\n")
+    assert "Hardware was unreliable." in card
+    assert told["content_sha256"] in card
+    explained = card.split("## Columns")[1].split("## Reading it")[0]
+    columns = {column["name"] for file in files.values() for column in file.get("schema", [])}
+    first_cells = re.findall(r"^\| (`[a-z].*?) \|", explained, re.MULTILINE)
+    assert {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)} == columns
+    (row,) = rows(folder / "leaderboards.parquet")
+    assert (row["name"], row["gpu_types"], row["lang"]) == ("gemv", ["B200", "H100"], "py")
+    assert row["trust_note"] == "Hardware was unreliable."
+
+
+def _has_no_secret(folder: Path) -> None:
+    """Canaries in secret runs, seeds, tokens, addresses and host names; searched for in bytes and in values."""
+    told = ""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            told += path.read_bytes().decode("latin-1")
+        if path.suffix == ".parquet":
+            told += repr(rows(path))
+    assert len(told) > 10_000
+    assert "n: 8" in told
+    for name, canary in CANARIES.items():
+        assert canary not in told, name
+    assert str(SECRET_SEED) not in told
+    assert hashlib.sha256(CANARIES["host"].encode()).hexdigest() not in told
+
+
+def test_exclusions_are_left_out_and_counted(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
+    """Their code goes too, another's equal code stays. A mistyped id is refused: whom it means would be published."""
+    left_out = Exclusions(users=frozenset({"user2"}), submissions=frozenset({oddities.good}))
+    done = exported(database_url, tmp_path / "out", exclusions=left_out)
+    assert done["excluded"] == {"by_user": 1, "by_submission": 1}
+    found = rows(tmp_path / "out" / "submissions.parquet")
+    assert "user2" not in {row["user_id"] for row in found}
+    assert of(found, oddities.good) == of(rows(tmp_path / "out" / "runs.parquet"), oddities.good) == []
+    codes = rows(tmp_path / "out" / "code" / "part-00000.parquet")
+    assert len(codes) == len(set(oddities.filler.codes.values())) - 1
     assert verify(tmp_path / "out", no_progress) == []
+    for wrong, words in (({"users": {"user"}}, "user user;"), ({"submissions": {1 << 30}}, f"submission {1 << 30};")):
+        with pytest.raises(DataError, match=f"not in the database: {words}"):
+            exported(database_url, tmp_path / "new", exclusions=replace(left_out, **wrong))
+    assert not (tmp_path / "new").exists()
 
 
 def test_the_last_final_is_there_under_the_names_of_the_export(
@@ -115,51 +242,6 @@ def test_the_last_final_is_there_under_the_names_of_the_export(
     assert {row["user_id"] for row in rows(tmp_path / "out" / "finals.parquet")} == {"user0"}
 
 
-def test_every_row_is_there_and_no_unusable_score(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
-    """Unusable ones are null with the raw value and the reason beside; hacked ones say so."""
-    exported(database_url, tmp_path / "out")
-    flat = rows(tmp_path / "out" / "gemv_submissions.parquet")
-    more = rows(tmp_path / "out" / "submissions.parquet")
-    assert {row["submission_id"] for row in flat} == set(oddities.filler.codes)
-    for reason, submission_id in oddities.unusable.items():
-        (row,) = of(more, submission_id)
-        said = {"score_invalid_reason": reason, "status": "hacked" if reason == "hacked" else "failed"}
-        assert {**dict.fromkeys(("score", "passed", "mode", "runner")), **said}.items() <= row.items(), reason
-        assert row["score_raw"] is not None
-    ((nan,), (infinite,)) = (of(more, oddities.unusable[reason]) for reason in ("nan", "infinite"))
-    assert (math.isnan(nan["score_raw"]), infinite["score_raw"]) == (True, math.inf)
-    (good,) = of(more, oddities.good)
-    counts = {"score": 2.5e-05, "passed": True, "mode": "leaderboard", "runner": "B200", "status": "succeeded"}
-    assert {**counts, "score_invalid_reason": None, "assurance_timing": None}.items() <= good.items()
-    assert [row["runner"] for row in of(more, oddities.two_runners)] == ["B200", "H100"]
-    (orphan,) = of(more, oddities.orphan)
-    assert (orphan["user_id"], orphan["user_name"]) == ("deleted", "")
-    assert "user_missing" in orphan["flags"]
-    assert "code_shared" in of(more, oddities.two_runners)[0]["flags"]
-
-
-def test_code_is_kept_as_it_is_and_shown_as_text(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
-    """Bytes that are not UTF-8 are U+FFFD in the flat file and themselves by hash; a NUL stays."""
-    exported(database_url, tmp_path / "out")
-    flat = rows(tmp_path / "out" / "gemv_submissions.parquet")
-    more = rows(tmp_path / "out" / "submissions.parquet")
-    code = {row["code_sha256"]: row for row in rows(tmp_path / "out" / "code" / "part-00000.parquet")}
-    (bad,), (nul,) = of(flat, oddities.bad_bytes), of(flat, oddities.with_nul)
-    assert bad["code"] == "x = '\ufffd\ufffd'\n"
-    assert nul["code"] == "x = '\0'\n"
-    for submission_id, stored in oddities.filler.codes.items():
-        (row, *_) = of(more, submission_id)
-        assert row["code_sha256"] == hashlib.sha256(stored).hexdigest()
-        assert code[row["code_sha256"]]["code"] == stored
-        assert row["code_bytes"] == len(stored)
-    encodings = {row["submission_id"]: row["code_encoding"] for row in more}
-    expected = {oddities.bad_bytes: "invalid", oddities.with_nul: "utf-8 with NUL", oddities.good: "utf-8"}
-    assert expected.items() <= encodings.items()
-    assert "code_encoding" in of(more, oddities.bad_bytes)[0]["flags"]
-    assert "code_blank" in of(more, oddities.blank)[0]["flags"]
-    assert len(code) == len(set(oddities.filler.codes.values()))
-
-
 def test_rows_are_deduplicated(filler: Filler, database_url: str, tmp_path: Path) -> None:
     """Per user, code and runner, the lowest score; an attempt that never ranked is a row of its own."""
     board = filler.board("twice")
@@ -182,47 +264,6 @@ def test_rows_are_deduplicated(filler: Filler, database_url: str, tmp_path: Path
         (failed, None, "failed"),
     ]
     assert (found[3]["score_invalid_reason"], found[3]["score_raw"]) == ("secret_failed", 0.0001)
-
-
-def test_nothing_secret_and_no_token_is_in_any_file(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
-    """Canaries in secret runs, seeds, tokens, addresses and host names; searched for in bytes and in values."""
-    exported(database_url, tmp_path / "out")
-    told = ""
-    for path in sorted((tmp_path / "out").rglob("*")):
-        if path.is_file():
-            told += path.read_bytes().decode("latin-1")
-        if path.suffix == ".parquet":
-            told += repr(rows(path))
-    assert len(told) > 10_000
-    assert "n: 8" in told
-    for name, canary in CANARIES.items():
-        assert canary not in told, name
-    assert str(SECRET_SEED) not in told
-    assert hashlib.sha256(CANARIES["host"].encode()).hexdigest() not in told
-
-
-def test_the_rows_of_an_export_are_those_of_the_view(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
-    """But for the flags of code, which the database does not read."""
-    filler = oddities.filler
-    fast = {"benchmark-count": "2", "check": "pass"}
-    for case, sol in enumerate(("1.5", "0.5")):
-        fast |= {f"benchmark.{case}.mean": "20000", f"benchmark.{case}.sol": sol, f"benchmark.{case}.spec": "n: 1"}
-    filler.ranked(oddities.board, "user0", b"# light", "0.00002", result=fast)
-    filler.ranked(oddities.board, "user0", b"# differs", "0.00003", result={**fast, "benchmark.1.sol": "0.9"})
-    exported(database_url, tmp_path / "out")
-    of_code = {"code_blank", "code_encoding"}
-    names = ("submission_id", "runner", "score", "run_id", "verdict", "sol")
-    found = [
-        (*(row[name] for name in names), sorted({*row["flags"]} - of_code))
-        for row in rows(tmp_path / "out" / "submissions.parquet")
-    ]
-    expected = [
-        (*(row[name] for name in names), sorted(row["flags"]))
-        for row in filler.db.execute("SELECT * FROM runner.dataset_submissions").fetchall()
-    ]
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
-    flags = {flag for row in found for flag in row[-1]}
-    assert {"faster_than_light", "score_differs", "code_shared", "user_missing"} <= flags
 
 
 def test_a_write_during_the_export_changes_nothing_in_it(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
@@ -261,9 +302,9 @@ def test_a_public_export_refuses_what_may_not_be_public(filler: Filler, database
         exported(database_url, tmp_path / "out", boards=("nothing",))
     assert not (tmp_path / "out").exists()
     public = exported(database_url, tmp_path / "out", private=False, boards=("over",), licence="cc-by-4.0")
-    assert [board["name"] for board in public.manifest["boards"]] == ["over"]
+    assert [board["name"] for board in public["boards"]] == ["over"]
     everything = exported(database_url, tmp_path / "all")
-    assert [board["name"] for board in everything.manifest["boards"]] == ["over", "running", "invited"]
+    assert [board["name"] for board in everything["boards"]] == ["over", "running", "invited"]
     assert verify(tmp_path / "all", no_progress) == []
 
 
@@ -300,59 +341,6 @@ def test_an_address_in_an_id_is_not_published(filler: Filler, database_url: str,
         exported(database_url, tmp_path / "out", private=False, licence="mit")
     exported(database_url, tmp_path / "out", private=False, licence="mit", identity=Identity.PSEUDONYM, key=b"k" * 16)
     assert b"example.com" not in b"".join(content(tmp_path / "out").values())
-
-
-def test_exclusions_are_left_out_and_counted(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
-    """By user and by submission; their code goes too, and another's equal code stays."""
-    everything = exported(database_url, tmp_path / "out")
-    left_out = Exclusions(users=frozenset({"user2"}), submissions=frozenset({oddities.good}))
-    done = exported(database_url, tmp_path / "out", exclusions=left_out)
-    assert done.manifest["excluded"] == {"by_user": 1, "by_submission": 1}
-    found = rows(tmp_path / "out" / "submissions.parquet")
-    assert "user2" not in {row["user_id"] for row in found}
-    assert of(found, oddities.good) == of(rows(tmp_path / "out" / "runs.parquet"), oddities.good) == []
-    assert done.codes == everything.codes - 1
-    assert verify(tmp_path / "out", no_progress) == []
-
-
-def test_an_exclusion_of_nobody_is_refused(filler: Filler, database_url: str, tmp_path: Path) -> None:
-    """A mistyped id would publish whom it should leave out."""
-    filler.user("user2", "Ada")
-    submission = filler.ranked(filler.board("gemv"), "user2", b"x", "0.001")
-    wrong_user, wrong_submission = ({"user"}, {submission}, "user user;"), ({"user2"}, {submission + 1}, "submission ")
-    for users, submissions, words in (wrong_user, wrong_submission):
-        left_out = Exclusions(users=frozenset(users), submissions=frozenset(submissions))
-        with pytest.raises(DataError, match=f"not in the database: {words}"):
-            exported(database_url, tmp_path / "out", exclusions=left_out)
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_manifest_says_what_was_exported(oddities: Oddities, database_url: str, tmp_path: Path) -> None:
-    """Files with rows, hash and schema; leaderboards with counts; versions; a card with notes and every column."""
-    done = exported(database_url, tmp_path / "out", notes={"gemv": "Hardware was unreliable."}, licence="mit")
-    told = manifest.read(tmp_path / "out")
-    assert told == done.manifest
-    files = manifest.paths(told)
-    tables = ("gemv_submissions", "submissions", "runs", "leaderboards", "finals")
-    assert {*(f"{name}.parquet" for name in tables), "README.md", "queries.sql"} <= set(files)
-    assert files["runs.parquet"]["rows"] == len(rows(tmp_path / "out" / "runs.parquet"))
-    first = {"name": "submission_id", "type": "int64", "nullable": False}
-    assert files["gemv_submissions.parquet"]["schema"][0] == first
-    (board,) = told["boards"]
-    assert board["submissions"] == len(oddities.filler.codes)
-    assert (board["rows"], board["ranked"]) == (done.rows, done.ranked)
-    assert board["deadline"] == "2025-07-01T00:00:00Z"
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert card.startswith("---\nlicense: mit\n")
-    assert "Hardware was unreliable." in card
-    assert told["content_sha256"] in card
-    explained = card.split("## Columns")[1].split("## Reading it")[0]
-    columns = {column["name"] for file in files.values() for column in file.get("schema", [])}
-    first_cells = re.findall(r"^\| (`[a-z].*?) \|", explained, re.MULTILINE)
-    assert {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)} == columns
-    (row,) = rows(tmp_path / "out" / "leaderboards.parquet")
-    assert (row["name"], row["gpu_types"], row["lang"]) == ("gemv", ["B200", "H100"], "py")
-    assert row["trust_note"] == "Hardware was unreliable."
 
 
 def test_a_folder_with_something_else_is_refused(filler: Filler, database_url: str, tmp_path: Path) -> None:

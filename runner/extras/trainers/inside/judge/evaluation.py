@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import math
 import secrets
-import socket
 import sys
 import time
 import traceback
@@ -36,7 +35,7 @@ from tasks.harness.judge.faults import Fault
 from tasks.harness.judge.frames import Frames
 from tasks.harness.judge.hand_over import Calibration
 from tasks.harness.judge.mode_run import ModeRun
-from tasks.harness.judge.request import JudgeRequest, ModeRequest
+from tasks.harness.judge.request import ModeRequest
 from tasks.harness.judge.single_rank import costs_by_message
 from tasks.harness.judge.stopping import Stopping
 from tasks.harness.judge.system_facts import facts
@@ -50,10 +49,11 @@ from tasks.harness.shared.values import tensors_of
 from .clock import Clock
 from .compare import Comparison, Tolerance, compare, kernelbench_allclose, kind_of
 from .group import CANDIDATES, DEVICE_BASELINES, Candidate, Group, Result
-from .init_line import MOST_AHEAD
+from .init_line import MOST_AHEAD, InitLine
 from .moments import DRAWS
 from .prepare import DEPENDS_ON_HISTORY, Expected, Prepared, Trial, prepare, require_fit
 from .reference_module import InvalidReference, Reference, same_bits
+from .request import GroupRequest
 from .side import ModuleSide, load, parse
 from .speedup import Row, Speedup, speedup_of, stats_of
 from .static import flags_of
@@ -72,11 +72,6 @@ _COMPARED_UP_TO_S = 0.1
 _MOST_CONTROLS = 30
 _VERDICTS = {"output_limit": "runtime_error"}
 
-#: Asks init for a worker ("candidate" or "reference"), and returns the judge's end of its socket.
-NewWorker = Callable[[str], socket.socket]
-#: Asks init for what was built of a candidate, for the worker that is there. False: none of it can be used.
-Unpack = Callable[[int], bool]
-
 #: Prepares calls of the first worker on a device: what they cost there, and the gate (see `Workers.prepare_device`).
 PrepareDevice = Callable[..., tuple[Calibration | None, str]]
 
@@ -94,48 +89,43 @@ class GroupJudge:
         self,
         group: Group,
         *,
-        request: JudgeRequest,
+        request: GroupRequest,
         device: str,
         frames: Frames,
         collector: Collector,
         first: WorkerClient,
         reference: WorkerClient | None,
         control: Control | None,
-        new_worker: NewWorker,
+        init: InitLine,
         prepare_device: PrepareDevice | None,
-        await_others: Callable[[], None] = lambda: None,
         gate: str,
-        builds: Mapping[int, str | None],
-        unpack: Unpack,
     ) -> None:
         """Make the judge of one group.
 
-        `request`: what the timing of calls asks of one. `first`: a worker that has run no candidate's code.
-        `reference`: one for the reference, which has begun to prepare its device; None: none has been started.
-        `control`: None on a device, or where it would say nothing. `prepare_device`: None: the first worker's calls
-        need no preparation. `await_others`: waits until no other process makes a context. `gate`: why the judge's own
-        work marks no calls there, or nothing.
+        `first`: a worker that has run no candidate's code. `reference`: one for the reference, which has begun to
+        prepare its device; None: none has been started. `control`: None on a device, or where it would say nothing.
+        `prepare_device`: None: the first worker's calls need no preparation. `gate`: why the judge's own work marks no
+        calls there, or nothing.
         """
         self._group = group
         self._settings = group.settings
-        self._request = request
+        self._builds = request.builds
+        #: What the timing of calls asks of a request.
+        self._request = request.as_judge_request(device)
         self.device = device
         self._frames = frames
         self._collector = collector
         self.control = control
-        self._new_worker = new_worker
-        self._builds = builds
-        self._unpack = unpack
+        self._init = init
         self._core = first.core
         self._for_reference = reference
         self._prepare_device = prepare_device
-        self._await_others = await_others
         #: On a device, what calls cost there.
         self._calibration: Calibration | None = None
         #: On a device, `open` if the judge's own work marks calls, or why not.
         self.gate = gate
         #: A claim counts if it is bounded to within this part of it.
-        self.tolerance = request.tolerance
+        self.tolerance = self._request.tolerance
         #: What was measured of the device; None: calls on it go by message, as all do before it is measured.
         self._measured: Measured | None = None
         #: The candidate's worker that is there, or was last: what the judge holds for it is freed when it is gone.
@@ -275,7 +265,7 @@ class GroupJudge:
     def _await_contexts(self) -> None:
         """Wait until no other process makes a context. Raises HarnessFailed: init does not say so."""
         try:
-            self._await_others()
+            self._init.await_ahead()
         except (OSError, RuntimeError) as error:
             raise HarnessFailed(str(error)) from error
 
@@ -485,13 +475,13 @@ class GroupJudge:
         """From now on the worker is the candidate's, and so is what was built for it."""
         self._fresh = None
         self.prepared.reference.is_alone = False
-        if candidate in self._builds:
+        if str(candidate) in self._builds:
             # Without it the candidate compiles for itself.
-            self._unpack(candidate)
+            self._init.unpack(candidate)
 
     def refused(self, candidate: int) -> str | None:
         """What the compilers said of a candidate that they refused ahead; None: they did not."""
-        return self._builds.get(candidate)
+        return self._builds.get(str(candidate))
 
     def _connect_candidate(self) -> WorkerClient:
         """A new worker for a candidate. On a device those that were started ahead may have ended while they waited."""
@@ -527,7 +517,7 @@ class GroupJudge:
         return client
 
     def _started(self, role: str) -> WorkerClient:
-        sock = self._new_worker(role)
+        sock = self._init.new_worker(role)
         if role == "reference":
             return WorkerClient(sock, Watcher(), core=self._core)
         # Now the last worker is dead, so nothing that it wrote counts as this one's.
@@ -766,9 +756,9 @@ class _Attempt:
         trials = prepared.trials
         if prepared.stateful and len(self._matched) < len(prepared.state):
             # Train calls move a state that cannot be given back to this candidate, and eval calls depend on it.
-            trials = sorted(trials, key=lambda trial: not trial.in_eval or trial.is_second)
+            trials = sorted(trials, key=lambda trial: not trial.in_eval)
         for trial in trials:
-            (self._look_at_state if trial.is_second else self._try)(trial)
+            self._try(trial)
         result.correct = True
         self._end_part("correctness")
         if prepared.timed_calls:
@@ -834,24 +824,6 @@ class _Attempt:
         result = self._result
         result.max_abs_error = max(result.max_abs_error or 0.0, comparison.max_abs_error)
         result.max_rel_error = max(result.max_rel_error or 0.0, comparison.max_rel_error)
-
-    def _look_at_state(self, trial: Trial) -> None:
-        """Flag it if the trial before this one has left another state than in the reference.
-
-        That is no wrong answer: many candidates that replace a module keep no running statistics.
-        """
-        prepared, result = self._prepared, self._result
-        with self._clock.standing(prepared.reference.usual_ns):
-            expected = prepared.expected(trial, perturbed=False)
-        self._side.set_eval(on=True)
-        self._in_eval = True
-        self._side.generators = prepared.used_generators(in_eval=True)
-        result.failing_input = trial.number
-        output, _ = self._side.observe(expected.args, trial.seed)
-        with self._clock.standing(prepared.reference.usual_ns):
-            if compare(expected.output, output, prepared.tolerance).problem is not None:
-                result.flags.append("another_state")
-        result.failing_input = None
 
     def _unlike(self, trial: Trial, expected: Expected, output: object, *, perturbed: bool) -> str | None:
         """Where seeds do not make random outputs equal: whether they have the same distribution."""

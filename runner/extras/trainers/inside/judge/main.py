@@ -63,17 +63,14 @@ def judge(payload: Mapping[str, Any], *, single_rank: SingleRank, collector: Col
         collector.start()
         GroupJudge(
             group,
-            request=request.as_judge_request(device),
+            request=request,
             device=device,
             frames=frames,
             collector=collector,
             first=first,
             reference=reference,
             control=control if device == "cpu" else None,
-            new_worker=init.new_worker,
+            init=init,
             prepare_device=prepare_device,
-            await_others=init.await_ahead,
             gate=gate,
-            builds={int(number): message for number, message in request.builds.items()},
-            unpack=init.unpack,
         ).run(Path.cwd())

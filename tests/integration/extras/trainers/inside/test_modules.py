@@ -18,15 +18,6 @@ def _judged(processes: ForkedJudges, reference: str, *codes: str, **settings: An
     return evaluate(group_of(PROBLEMS.get(reference, reference), *codes, **given), start=processes.start)
 
 
-def test_times_are_told_with_an_interval(processes: ForkedJudges) -> None:
-    """A copy of the reference is about as fast, and all of the result is there."""
-    (row,) = _judged(processes, "linear", candidate("linear"), timed_calls=6)
-    assert (row["verdict"], row["stage"]) == ("accepted", "done"), row
-    assert row["speedup"] == pytest.approx(row["reference_ns"] / row["candidate_ns"], rel=1e-3)
-    assert row["speedup_low"] <= row["speedup"] <= row["speedup_high"]
-    assert row["timing"] in {"audited", "measured"}
-
-
 _NAMED = (
     "import ctypes, os, pathlib, time\n\ndef named():\n    found = 0\n"
     "    for p in pathlib.Path('/proc').glob('[0-9]*/comm'):\n"
@@ -122,9 +113,9 @@ def test_further_baselines_are_numbers_of_their_own(processes: ForkedJudges) -> 
     (found,) = row["baselines"].values()
     assert found["speedup"] == pytest.approx(found["reference_ns"] / row["candidate_ns"], rel=0.5)
     assert found["speedup_low"] <= found["speedup"] <= found["speedup_high"]
-    (row,) = _judged(processes, "linear", candidate("linear"), baseline="graphs")
-    assert (row["verdict"], row["stage"]) == ("invalid", "reference")
-    assert row["message"] == "the baseline graphs needs a device, and this GPU type has none"
+    for row in _judged(processes, "linear", *[candidate("linear")] * 2, baseline="graphs"):
+        assert (row["verdict"], row["stage"]) == ("invalid", "reference")
+        assert row["message"] == "the baseline graphs needs a device, and this GPU type has none"
 
 
 def test_a_candidate_gains_nothing_by_seeding_for_itself(processes: ForkedJudges) -> None:
@@ -136,20 +127,6 @@ def test_a_candidate_gains_nothing_by_seeding_for_itself(processes: ForkedJudges
     )
     assert (honest["verdict"], forged["verdict"]) == ("accepted", "accepted"), (honest, forged)
     assert forged["speedup_low"] <= max(1.0, honest["speedup_high"]), (honest, forged)
-
-
-def test_a_state_that_does_not_move_is_flagged(processes: ForkedJudges) -> None:
-    """Running statistics that a candidate does not keep are no wrong answer; whatever its entries are called."""
-    still = new(
-        "q = self.q\nif q.training:\n    return F.relu(F.batch_norm(x, None, None, q.weight, q.bias, True))\n"
-        "return F.relu(q(x))",
-        "self.q = nn.BatchNorm1d(16)",
-    )
-    moved = new("return F.relu(self.q(x))", "self.q = nn.BatchNorm1d(16)")
-    candidates = [text.replace("self.q", name) for name in ("self.b", "self.q") for text in (still, moved)]
-    rows = _judged(processes, "batch_norm", *candidates)
-    assert [row["verdict"] for row in rows] == ["accepted"] * 4, rows
-    assert ["another_state" in row["flags"] for row in rows] == [True, False] * 2, rows
 
 
 def _random_until(calls: int, then: str) -> str:
@@ -175,14 +152,7 @@ def test_each_random_answer_is_compared_for_itself(processes: ForkedJudges, call
 
 
 def test_a_demanded_kernel_is_demanded(processes: ForkedJudges) -> None:
-    """A library call is only refused where the request says so."""
-    (row,) = _judged(processes, "linear", candidate("linear"), require_custom_kernel=True)
-    assert row["verdict"] == "rejected", row
-    assert "no_custom_kernel" in row["flags"]
-
-
-def test_a_demanded_kernel_is_one_by_the_code_alone(processes: ForkedJudges) -> None:
-    """Comments and docstrings that name a kernel make none; one in a language that is imported is one."""
+    """A library call is refused then, also below comments that name a kernel; a language that is imported is one."""
     text = candidate("linear")
     texts = [
         f'"""A kernel by load_inline: __global__ void k()."""\n# @triton.jit\n{text}',
@@ -190,6 +160,7 @@ def test_a_demanded_kernel_is_one_by_the_code_alone(processes: ForkedJudges) -> 
     ]
     rows = _judged(processes, "linear", *texts, require_custom_kernel=True)
     assert [row["verdict"] for row in rows] == ["rejected", "accepted"], rows
+    assert ["no_custom_kernel" in row["flags"] for row in rows] == [True, False]
 
 
 def test_a_candidate_that_ends_badly_harms_no_neighbour(processes: ForkedJudges) -> None:

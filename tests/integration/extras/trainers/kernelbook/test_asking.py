@@ -169,17 +169,6 @@ def test_test_mode_takes_five_rows_and_a_dry_run_none(service: Service, tmp_path
     assert len(lines(tmp_path / FILTERED)) == 5
 
 
-def test_prompts_hold_no_code(service: Service, tmp_path: Path) -> None:
-    """Step 2: name from entry_point, columns as published."""
-    file = modules(tmp_path, 9)
-    done = run(service, tmp_path, "prompts", "--input", str(file))
-    assert done.returncode == 0, done.stderr
-    made = lines(tmp_path / "outputs/synthetic_prompts.jsonl")
-    assert [row["module_name"] for row in made] == [row["entry_point"] for row in lines(file)]
-    assert [list(row)[:3] for row in made] == [["prompt", "module_name", "python_code"]] * 9
-    assert all(row["prompt"].startswith("Compute what") for row in made)
-
-
 def test_the_steps_one_after_the_other(service: Service, tmp_path: Path) -> None:
     """Each reads what the one before wrote; another threshold asks nothing anew."""
     file, book = rows(tmp_path, ["ok"] * 40), modules(tmp_path, 9)
@@ -200,6 +189,10 @@ def test_the_steps_one_after_the_other(service: Service, tmp_path: Path) -> None
         made = [rated, *prompts, *unique, *reports("upload", "all", "--to", "s")]
         assert [report["rows_out"] for report in made] == [kept_rows, 9, 7, kept_rows, 7, 9]
         assert service.names().total() == 40 + 9
+    specified = lines(tmp_path / outputs["SYNTHETIC_DATASET_PATH"])
+    assert [row["module_name"] for row in specified] == [row["entry_point"] for row in lines(book)]
+    assert [list(row)[:3] for row in specified] == [["prompt", "module_name", "python_code"]] * 9
+    assert all(row["prompt"].startswith("Compute what") for row in specified)
     assert rated["account"]["asked"] == 0
     assert sum(rated["dropped"].values()) == 21
     assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["filtered", "synthetic", "unique"]

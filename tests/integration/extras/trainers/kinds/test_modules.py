@@ -66,21 +66,6 @@ def test_workers_are_forks_of_a_process_that_has_imported_torch(shared_evaluator
     assert [row["verdict"] for row in rows] == ["accepted"] * 3, rows
 
 
-def test_candidates_may_have_a_container_each(shared_evaluator: Evaluator) -> None:
-    """Asked for, each candidate is alone."""
-    rows = _run(shared_evaluator, [GOOD, _WRONG], separate_containers=True)
-    assert [row["verdict"] for row in rows] == ["accepted", "wrong_answer"], rows
-
-
-def test_a_bad_reference_is_invalid_for_all(shared_evaluator: Evaluator) -> None:
-    """Each candidate gets the sentence."""
-    rows = _run(shared_evaluator, [GOOD, _WRONG], reference="class Model(:")
-    assert [row["verdict"] for row in rows] == ["invalid"] * 2, rows
-    assert "no Python" in rows[0]["message"]
-    crashes = REFERENCE.replace("return torch.relu", "import ctypes; ctypes.string_at(0); return torch.relu")
-    assert {row["verdict"] for row in _run(shared_evaluator, [GOOD], reference=crashes)} == {"invalid"}
-
-
 class _Emulated:
     """The registry, whose types have an emulated device."""
 

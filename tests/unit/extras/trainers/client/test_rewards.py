@@ -31,11 +31,8 @@ FOUR = {**FAST, "speedup": 4.0, "speedup_low": 3.9, "speedup_high": 4.1}
         ("correct@1", {**FAST, "verdict": "rejected"}, 0.0),
         ("kernelbook@1", FAST, 2.0),
         ("kernelbook@1", NOISE, 1.0),
-        ("kernelbook@1", WRONG, 0.0),
         ("kevin@1", FAST, 2.3),
-        ("kevin@1", NOISE, 1.3),
         ("kevin@1", LIBRARY, 0.0),
-        ("kevin@1", WRONG, 0.0),
         ("kevin@2", FAST, 2.3),
         ("kevin@2", {**FAST, "flags": ["custom:triton", "torch_functional"]}, 0.0),
         ("tinker@1", FAST, 1.3),
@@ -45,40 +42,31 @@ FOUR = {**FAST, "speedup": 4.0, "speedup_low": 3.9, "speedup_high": 4.1}
         ("drkernel@1", FOUR, 2.0),
         ("drkernel@1", MEASURED, 1.8),
         ("drkernel@1", DECOY, 0.0),
-        ("drkernel@1", WRONG, 0.0),
         ("kernelgym-weighted@1", FAST, 1.0),
         ("kernelgym-weighted@1", NOISE, 0.5),
-        ("kernelgym-weighted@1", WRONG, 0.0),
         ("kernelgym-stepped@1", CRASHED, -1.0),
         ("kernelgym-stepped@1", DECOY, -1.0),
         ("kernelgym-stepped@1", BROKEN, -0.5),
-        ("kernelgym-stepped@1", WRONG, -0.3),
         ("kernelgym-stepped@1", SLOW, -0.1),
         ("kernelgym-stepped@1", NOISE, 0.2),
         ("kernelgym-stepped@1", FAST, 0.8),
         ("kernelgym-stepped@1", FOUR, 1.0),
-        ("cuda-agent@1", WRONG, -1.0),
         ("cuda-agent@1", NOISE, 1.0),
         ("cuda-agent@1", FAST, 2.0),
         ("cuda-agent@1", {**FAST, "speedup_compile": 1.2}, 3.0),
-        ("cuda-agent@2", WRONG, -1.0),
-        ("cuda-agent@2", NOISE, 1.0),
         ("cuda-agent@2", OVER_COMPILED, 3.0),
         ("cuda-agent@2", {**FAST, "baselines": {"compile": {**NOISE, "speedup": 1.2}}}, 2.0),
         ("cuda-l1@1", FAST, 1.5),
         ("cuda-l1@1", SLOW, 0.5),
         ("openenv@1", BROKEN, 0.0),
-        ("openenv@1", WRONG, 0.1),
         ("openenv@1", NOISE, 0.4),
         ("openenv@1", FAST, 0.85),
         ("openenv@1", FOUR, 1.0),
         ("sol@1", {**FAST, "sol_ns": 100.0, "reference_ns": 300.0, "candidate_ns": 200.0}, 1 / 1.5),
         ("sol@1", {**FAST, "sol_ns": 100.0, "reference_ns": 300.0, "candidate_ns": 100.0}, 1.0),
-        ("sol@1", WRONG, 0.0),
         ("fast_1@1", NOISE, 0.0),
         ("fast_0@1", SLOW, 1.0),
         ("fast_0.5@1", SLOW, 0.0),
-        ("fast_1.5@1", FAST, 1.0),
         ("fast_3.5", FOUR, 1.0),
     ],
 )
@@ -87,6 +75,13 @@ def test_a_reward_is_what_its_formula_says(name: str, facts: dict[str, Any], exp
     found = reward(name, facts)
     assert found is not None
     assert math.isclose(found, expected, abs_tol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(REWARDS))
+def test_a_wrong_candidate_has_nothing_unless_the_formula_says_so(name: str) -> None:
+    """Two formulas punish it, one pays for what was built."""
+    own = {"cuda-agent@1": -1.0, "cuda-agent@2": -1.0, "kernelgym-stepped@1": -0.3, "openenv@1": 0.1}
+    assert reward(name, WRONG) == own.get(name, 0.0)
 
 
 @pytest.mark.parametrize("name", sorted(REWARDS))

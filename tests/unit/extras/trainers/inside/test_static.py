@@ -19,13 +19,9 @@ from runner.extras.trainers.inside.judge.static import flags_of
         ("t = time.perf_counter()", "clock"),
         ("torch.manual_seed(42)", "seed"),
         ("y = x.half()", "half"),
-        ("y = F.relu(x)", "torch_functional"),
-        ("y = torch.nn.functional.gelu(x)", "torch_functional"),
         ("torch.backends.cuda.matmul.allow_tf32 = True", "tf32"),
         ("torch.relu = f", "patches_torch"),
         ("exec(text)", "evaluates_text"),
-        ("import triton\n@triton.jit\ndef kernel(): pass", "custom:triton"),
-        ("m = load_inline(name='x')", "custom:cuda"),
         ("y = torch.relu(x)", "no_custom_kernel"),
     ],
 )
@@ -87,6 +83,8 @@ def test_comments_and_docstrings_show_nothing(mention: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "y = F.relu(x)",
+        "y = torch.nn.functional.gelu(x)",
         "import torch.nn.functional as F\ny = F.relu(x)",
         "import torch.nn.functional as func\ny = func.relu(x)",
         "from torch.nn import functional\ny = functional.relu(x)",

@@ -155,22 +155,6 @@ def test_the_best_row_of_each_code(tmp_path: Path) -> None:
     assert [row["example_id"] for row in read(tmp_path / "best.jsonl")] == [1, 2, 3, 4]
 
 
-def test_the_published_numbers(tmp_path: Path) -> None:
-    """18,162 rows, 7,181 of them strictly above the threshold, of 2,967 modules; a dry run writes nothing."""
-    question = difficulty.step().question
-    rewards = [0.85 if n % 2 else 0.5 for n in range(18162 - 7181)] + [0.8501 + n % 7 / 100 for n in range(7181)]
-    rows = (evaluation(n, reward, f"Net{n % 2967}") for n, reward in enumerate(rewards))
-    kept = [row for row in rows if isinstance(question(row), Request)]
-    assert len(kept) == 7181
-    made = best.run(write(tmp_path / "in.jsonl", kept), tmp_path / "best.jsonl")
-    assert (made.rows_in, made.rows_out) == (7181, 2967)
-    report = upload.run(
-        upload.TARGETS[0], tmp_path / "best.jsonl", to=tmp_path, repository=None, token=None, dry_run=True
-    )
-    assert report.facts == {"rows of train": 2670, "rows of validation": 297, "would go to": str(tmp_path / "filtered")}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.facts.json", "best.jsonl", "in.jsonl"]
-
-
 def test_a_row_without_a_module_is_named(tmp_path: Path) -> None:
     """Rather than all of them called unknown."""
     file = write(tmp_path / "in.jsonl", [evaluation(0, 1.0), {"reward": 1.0}])
@@ -182,10 +166,10 @@ def test_a_row_without_a_module_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("rows", "training", "validation"), [(7181, 6462, 719), (2967, 2670, 297)])
 def test_the_published_splits_have_these_sizes(rows: int, training: int, validation: int) -> None:
     """And the rows of a group are on one side."""
-    lines = [upload.Line(start=n, group=str(n // 3)) for n in range(rows)]
-    grouped = upload.by_group(lines)
+    groups = [str(n // 3) for n in range(rows)]
+    grouped = upload.by_group(groups)
     assert (len(grouped[0]), len(grouped[1])) == (training, validation)
-    assert not {lines[n].group for n in grouped[0]} & {lines[n].group for n in grouped[1]}
+    assert not {groups[n] for n in grouped[0]} & {groups[n] for n in grouped[1]}
 
 
 def test_an_upload_to_a_folder_is_a_data_set(tmp_path: Path) -> None:
@@ -194,6 +178,9 @@ def test_an_upload_to_a_folder_is_a_data_set(tmp_path: Path) -> None:
 
     rows = [evaluation(n, 1.0 + n, f"Net{n % 20}", oai_tools=None, licenses=["MIT"]) for n in range(100)]
     file = write(tmp_path / "filtered.jsonl", rows)
+    planned = upload.run(upload.TARGETS[0], file, to=tmp_path / "sets", repository=None, token=None, dry_run=True)
+    assert planned.facts["would go to"] == str(tmp_path / "sets" / "filtered")
+    assert list(tmp_path.iterdir()) == [file]
     for _ in range(2):
         made = upload.run(upload.TARGETS[0], file, to=tmp_path / "sets", repository=None, token=None)
     assert made.facts == {"rows of train": 90, "rows of validation": 10}
@@ -307,8 +294,9 @@ def test_rollouts_are_requests_of_their_own() -> None:
 @pytest.mark.parametrize("coverage", lengths.COVERAGES)
 def test_a_recommended_length_holds_its_share_of_the_rows(rows: int, coverage: float) -> None:
     """At least, and no shorter one does; few rows, one of them long, are no exception."""
-    found = lengths.Lengths.of([*range(1000, 1000 + rows - 1), 60_000])
-    length = found.recommended(coverage)
-    assert length is not None
-    holding = [each for each in lengths.LENGTHS if (rows - found.longer_than(each)) * 100 >= coverage * rows]
-    assert length == min(holding)
+    tokens = [*range(1000, 1000 + rows - 1), 60_000]
+    found = lengths.figures(tokens)
+    holding = [each for each in lengths.LENGTHS if sum(n <= each for n in tokens) * 100 >= coverage * rows]
+    assert found["recommended"][f"{coverage:g}"] == min(holding)
+    assert (sum(found["buckets"].values()), found["buckets"]["65536"]) == (rows, 1)
+    assert found["longer_than"]["2048"] == sum(n > 2048 for n in tokens)

@@ -137,10 +137,13 @@ def test_groups_of_a_batch_share_a_container() -> None:
 
 
 def test_a_group_that_has_failed_has_a_container_for_each_candidate() -> None:
-    """So a candidate that ends its container ends no other's judgement again."""
-    whole, alone = (len([*kind_of(replace(samples.group(**_GROUP), failures=count)).plans({})]) for count in (0, 1))
-    assert (whole, alone) == (1, len(samples.group(**_GROUP).task["candidates"]))
-    assert alone > 1
+    """So a candidate that ends its container ends no other's judgement again; also where that is asked for."""
+    whole = samples.group(**_GROUP)
+    separate = samples.group(**{**_GROUP, "settings": {"separate_containers": True}})
+    for group, ids in ((whole, [[5, 3]]), (replace(whole, failures=1), [[5], [3]]), (separate, [[5], [3]])):
+        requests = [plan.request for plan, _ in kind_of(group).plans({})]
+        parts = [request.payload["group"]["candidates"] for request in requests if isinstance(request, PairRequest)]
+        assert [[candidate["id"] for candidate in part] for part in parts] == ids
 
 
 def _build(tmp_path: Path, *, size: int = 0, exit_code: int = 0, stderr: str = "") -> Build:
