@@ -17,7 +17,7 @@ from rich.text import Text
 
 from runner.base import units
 from runner.base.environment import forget
-from runner.base.errors import DataError, NotFoundError
+from runner.base.errors import NotFoundError
 from runner.base.safe import one_line, printable
 from runner.cli.app import example, note, out, out_json
 from runner.cli.render import listing
@@ -43,6 +43,7 @@ class Kind(StrEnum):
 
     RACE = "race"
     PROGRESSION = "progression"
+    DISTRIBUTION = "distribution"
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -55,6 +56,7 @@ def add_commands(app: typer.Typer) -> None:
         epilog=example(
             "kernel-runner data plot export --problem vectoradd --output race.svg",
             "kernel-runner data plot export --kind progression --user ada --user grace_h --output users.png",
+            "kernel-runner data plot export --problem vectoradd --html report.html",
         )
     )(plot)
     app.command(epilog=example("kernel-runner data publish export gpu-group/kernels-2030 --dry-run"))(publish)
@@ -152,14 +154,13 @@ def user(
 def plot(
     *,
     path: PathArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Picture to write: .png or .svg.")],
     kind: Annotated[Kind, typer.Option("--kind", help="What to draw.")] = Kind.RACE,
     problem: Annotated[
         str | None, typer.Option("--problem", metavar="P", help="Problem.", show_default="the only one")
     ] = None,
     runner: Annotated[
         str | None,
-        typer.Option("--runner", metavar="R", help="Runner (GPU).", show_default="the only one"),
+        typer.Option("--runner", metavar="R", help="Runner (GPU).", show_default="the only one; in a report all"),
     ] = None,
     users: Annotated[
         list[str] | None,
@@ -170,6 +171,12 @@ def plot(
     count: Annotated[
         int | None, typer.Option("-n", min=1, max=28, metavar="N", help="How many users.", show_default="by the kind")
     ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Picture to write: .png or .svg.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a report of the board with every plot.")
+    ] = None,
 ) -> None:
     """Draw the submissions of one problem on one runner.
 
@@ -177,26 +184,33 @@ def plot(
 
     - `progression`: some users' scores and records, and their attempts that did not rank; without --user the best five
 
-    Times are on logarithmic axes. PNG pictures are 1200 pixels wide.
+    - `distribution`: how many scores lie where
+
+    Times are on logarithmic axes. PNG pictures are 1200 pixels wide. A report is one file that loads nothing from
+    elsewhere.
     """
-    if output.suffix not in (".png", ".svg"):
+    if output is None and report is None:
+        raise typer.BadParameter("expected a file to write", param_hint="--output or --html")
+    if output is not None and output.suffix not in (".png", ".svg"):
         raise typer.BadParameter(f"found {str(output)!r}, expected a name with .png or .svg", param_hint="--output")
     require("matplotlib")
     # A shell in a notebook hands on that of the notebook, which need not be here; pictures are drawn without one.
     forget("MPLBACKEND")
     from runner.extras.data import analysis, plots
+    from runner.extras.data import report as reports
 
     rows = analysis.read(path)
     name = analysis.choose_problem(rows, problem)
     rows = rows[rows["problem_name"] == name]
-    board = plots.board_of(rows, name, analysis.choose_runner(rows, runner))
-    ids = [analysis.choose_user(board.rows, text) for text in users or ()]
-    figure = plots.draw(kind.value, board, users=ids, count=count)
-    try:
-        output.write_bytes(plots.to_png(figure) if output.suffix == ".png" else plots.to_svg(figure))
-    except OSError as error:
-        raise DataError(f"{output} cannot be written: {error.strerror}") from error
-    note(f"wrote {output}")
+    if report is not None:
+        reports.write(report, reports.report(rows, name, runner=runner).encode())
+        note(f"wrote {report}")
+    if output is not None:
+        board = plots.board_of(rows, name, analysis.choose_runner(rows, runner))
+        ids = [analysis.choose_user(board.rows, text) for text in users or ()]
+        figure = plots.draw(kind.value, board, users=ids, count=count)
+        reports.write(output, plots.to_png(figure) if output.suffix == ".png" else plots.to_svg(figure))
+        note(f"wrote {output}")
 
 
 def publish(

@@ -32,7 +32,9 @@ from runner.extras.data.tables import (
     RECEIPTS_FILE,
     RUNS,
     SUBMISSIONS,
+    Digest,
     Writer,
+    content_sha256,
     groups,
     schema_of,
     shown,
@@ -117,6 +119,7 @@ class _Writing:
         self._namer = namer
         self._folder = folder
         self._progress = progress
+        self._digests: dict[str, Digest] = {}
         self.codes = Codes(database)
         #: What the receipts are checked with.
         self._keys: Sequence[Mapping[str, Any]] = ()
@@ -156,8 +159,10 @@ class _Writing:
             self._keys = receipts.listed(self._database.host_keys())
 
     def _write(self, name: str, schema: pa.Schema, pieces: Iterator[pa.Table]) -> None:
+        digest = self._digests[name] = Digest()
         with Writer(self._folder / name, schema) as writer:
             for group in groups(pieces):
+                digest.add(group)
                 writer.group(group)
         self._files[name] = writer.rows
 
@@ -166,11 +171,11 @@ class _Writing:
         pieces = (self._named(_FROM_DATABASE, lines) for lines in self._database.stream("submissions", self._scope))
         for group in groups(pieces, code_bytes=GROUP_BYTES):
             hashes = group.column("code_sha256").to_pylist()
-            odd = [self.codes.odd.get(sha256, (PLAIN, ())) for sha256 in hashes]
-            encodings = [encoding for encoding, _ in odd]
+            odd = [self.codes.odd.get(sha256) for sha256 in hashes]
+            encodings = [PLAIN if oddness is None else oddness.encoding for oddness in odd]
             flags = [
-                sorted({*checks, *own}) if own else checks
-                for checks, (_, own) in zip(group.column("flags").to_pylist(), odd, strict=True)
+                checks if oddness is None else sorted({*checks, *oddness.flags})
+                for checks, oddness in zip(group.column("flags").to_pylist(), odd, strict=True)
             ]
             columns = dict(zip(group.column_names, group.columns, strict=True))
             columns["flags"] = pa.array(flags, SUBMISSIONS.field("flags").type)
@@ -210,7 +215,6 @@ class _Writing:
     ) -> Manifest:
         """Write the card and, last, the manifest."""
         by_board = {line.leaderboard_id: line for line in people}
-        entries = [self._entry(path, flat) for path in files_of(self._folder)]
         document: Manifest = {
             "format": manifest.FORMAT,
             "exported_at": manifest.moment(moment.at_us),
@@ -220,7 +224,7 @@ class _Writing:
             "software": {"kernel-runner": __version__, "pyarrow": pa.__version__, "postgresql": moment.server},
             "replica": moment.replica,
             "queries_sha256": queries_sha256(),
-            "content_sha256": manifest.content_sha256(entries),
+            "content_sha256": content_sha256(self._digests),
             "flat": flat,
             **({"keys": self._keys} if options.receipts else {}),
             "boards": [self._board(board, by_board.get(board.id), options) for board in boards],
@@ -230,7 +234,7 @@ class _Writing:
             },
         }
         (self._folder / "README.md").write_text(card.render(document, self._files), encoding="utf-8")
-        document["files"] = [*entries, self._entry("README.md", flat)]
+        document["files"] = [self._entry(path, flat) for path in files_of(self._folder)]
         manifest.write(self._folder, document)
         return document
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -59,12 +57,6 @@ def _is_sound(document: object) -> bool:
             for entry in document["files"]
         )
     )
-
-
-def content_sha256(files: Sequence[Mapping[str, Any]]) -> str:
-    """What a citation names: the SHA-256 of the hashes of all parquet files, in their order."""
-    hashes = [entry["sha256"] for entry in files if entry["path"].endswith(".parquet")]
-    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
 
 def paths(manifest: Manifest) -> dict[str, dict[str, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -35,6 +35,8 @@ _DPI: Final = 100
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 _LINES: Final = ("-", "--", "-.", ":")
+#: Behind text that stands on bars.
+_PLATE: Final = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
 _GREY: Final = "#6b6b6b"
 _FAINT: Final = "#d0d0d0"
 _DARK: Final = "#222222"
@@ -131,8 +133,8 @@ def race(board: Board, *, count: int = 8) -> Figure:
         axes.plot([], [], color=_FAINT, linewidth=1.5, label="other users")
         _time_axis(axes)
         firsts, bests = scored.drop_duplicates("user_id")["score"], scored.groupby("user_id")["score"].min()
-        _score_axis(axes, [*bests, *firsts, *_light(board)])
-        _light_line(axes, board)
+        _score_axis(axes.yaxis, [*bests, *firsts, *_light(board)])
+        _light_line(axes, board, horizontal=True)
         _end_labels(axes, labels)
         axes.legend(loc="upper right")
         _facts(figure, f"{_many(len(scored), 'score')} of {_many(scored['user_id'].nunique(), 'user')}")
@@ -184,16 +186,53 @@ def progression(board: Board, users: Sequence[str]) -> Figure:
         axes.plot([], [], "o", color=_DARK, alpha=0.35, markersize=4, linewidth=0, label="other score")
         _time_axis(strip)
         axes.tick_params(labelbottom=False)
-        _score_axis(axes, [*everything, *_light(board)])
-        _light_line(axes, board)
+        _score_axis(axes.yaxis, [*everything, *_light(board)])
+        _light_line(axes, board, horizontal=True)
         _end_labels(axes, labels)
         axes.legend(loc="upper right")
         _facts(figure, f"{_many(len(everything), 'score')}, {_many(missed, 'attempt')} without")
     return figure
 
 
+def distribution(board: Board) -> Figure:
+    """How the scores, and the best scores of the users, spread over times."""
+    scored = board.scored["score"]
+    best = board.scored.groupby("user_id")["score"].min()
+    low, high = math.log10(min([scored.min(), *_light(board)])), math.log10(scored.max())
+    margin = max(0.02, (high - low) * 0.03)
+    low, high, bars = low - margin, high + margin, 60
+    edges = [10 ** (low + (high - low) * step / bars) for step in range(bars + 1)]
+    with _drawing(board, "distribution of scores") as (figure, axes):
+        axes.hist(scored, bins=edges, color=COLOURS[5], label=f"all scores ({len(scored):,})")
+        axes.hist(
+            best, bins=edges, histtype="stepfilled", color=COLOURS[0], label=f"best score of each user ({len(best):,})"
+        )
+        axes.set_yscale("log")
+        most = axes.get_ylim()[1] * 1.5
+        axes.set_ylim(0.7, most)
+        _log_ticks(axes.yaxis, 0.7, most, lambda value: f"{value:,.0f}")
+        axes.set_ylabel("number (logarithmic)")
+        axes.set_xlim(edges[0], edges[-1])
+        _score_axis(axes.xaxis, edges)
+        middle = float(best.median())
+        for value, text, colour in (
+            (float(best.min()), f"best {format_score(best.min(), 'auto')}", _DARK),
+            (middle, f"median of the users {format_score(middle, 'auto')}", _DARK),
+        ):
+            axes.axvline(value, color=colour, linewidth=1.2, linestyle=":")
+            axes.annotate(
+                text, (value, 1), (4, -8), xycoords=("data", "axes fraction"), textcoords="offset points", rotation=90,
+                va="top", fontsize=10, color=colour, bbox=_PLATE,
+            )  # fmt: skip
+        _light_line(axes, board, horizontal=False)
+        axes.legend(loc="upper right")
+        _facts(figure, f"{_many(len(scored), 'score')} of {_many(len(best), 'user')}")
+        figure.subplots_adjust(right=0.97)
+    return figure
+
+
 def draw(kind: str, board: Board, *, users: Sequence[str] = (), count: int | None = None) -> Figure:
-    """The plot of a kind: race or progression.
+    """The plot of a kind: race, progression or distribution.
 
     `users`: for progression, user ids; none: the `count` best, five by default. Of a race `count` is eight by default.
 
@@ -203,6 +242,8 @@ def draw(kind: str, board: Board, *, users: Sequence[str] = (), count: int | Non
     """
     if kind == "race":
         return race(board, count=count or 8)
+    if kind == "distribution":
+        return distribution(board)
     shown = list(users) or [str(user) for user in top_contestants(board.scored, n=count or 5)["user_id"]]
     if len(shown) > len(COLOURS):
         raise DataError(f"{len(shown)} users are too many for one plot, expected at most {len(COLOURS)}")
@@ -324,15 +365,24 @@ def _light(board: Board) -> list[float]:
     return [] if board.light_s is None else [board.light_s]
 
 
-def _light_line(axes: Any, board: Board) -> None:  # noqa: ANN401 matplotlib has no types here
+def _light_line(axes: Any, board: Board, *, horizontal: bool) -> None:  # noqa: ANN401 matplotlib has no types here
     """The speed of light as a dashed line with its name."""
     if board.light_s is None:
         return
-    axes.axhline(board.light_s, color=_RULE, linewidth=1.4, linestyle=(0, (8, 4)), zorder=2)
-    axes.annotate(
-        f"speed of light {format_score(board.light_s, 'auto')}", (0, board.light_s), (6, 5),
-        xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=11, color=_RULE,
-    )  # fmt: skip
+    style = {"color": _RULE, "linewidth": 1.4, "linestyle": (0, (8, 4)), "zorder": 2}
+    text = f"speed of light {format_score(board.light_s, 'auto')}"
+    if horizontal:
+        axes.axhline(board.light_s, **style)
+        axes.annotate(
+            text, (0, board.light_s), (6, 5), xycoords=("axes fraction", "data"), textcoords="offset points",
+            fontsize=11, color=_RULE,
+        )  # fmt: skip
+    else:
+        axes.axvline(board.light_s, **style)
+        axes.annotate(
+            text, (board.light_s, 1), (4, -8), xycoords=("data", "axes fraction"), textcoords="offset points",
+            rotation=90, va="top", fontsize=10, color=_RULE, bbox=_PLATE,
+        )  # fmt: skip
 
 
 def _time_axis(axes: Any) -> None:  # noqa: ANN401 as above
@@ -343,23 +393,33 @@ def _time_axis(axes: Any) -> None:  # noqa: ANN401 as above
     axes.margins(x=0.02)
 
 
-def _score_axis(axes: Any, values: Sequence[float]) -> None:  # noqa: ANN401 as above
-    """A logarithmic axis of times in the unit that suits them: ticks at round numbers, 1, 2 and 5 of each decade."""
+def _score_axis(axis: Any, values: Sequence[float]) -> None:  # noqa: ANN401 as above
+    """A logarithmic axis of times in the unit that suits them."""
     low, high = min(values), max(values)
     if high <= low * 1.0001:
         low, high = low / 1.1, high * 1.1
     scale, unit = next((pair for pair in reversed(_UNITS) if math.sqrt(low * high) >= pair[0]), _UNITS[0])
-    low, high = low / (high / low) ** 0.05, high * (high / low) ** 0.05
-    axes.set_yscale("log")
-    axes.set_ylim(low, high)
+    axes = axis.axes
+    margin = (high / low) ** 0.05
+    if axis.axis_name == "y":
+        axes.set_yscale("log")
+        axes.set_ylim(low / margin, high * margin)
+    else:
+        axes.set_xscale("log")
+        axes.set_xlim(low / margin, high * margin)
+    _log_ticks(axis, low / margin, high * margin, lambda value: f"{value / scale:,.10g}")
+    axis.set_label_text(f"score in {unit} (logarithmic)")
+
+
+def _log_ticks(axis: Any, low: float, high: float, text: Callable[[float], str]) -> None:  # noqa: ANN401 as above
+    """Ticks at 1, 2 and 5 of each decade; on less than one decade at round numbers."""
     decades = math.log10(high / low)
     if decades < 0.9:
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 2.5, 5, 10]))
     else:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if decades > 5 else (1.0, 2.0, 5.0), numticks=40))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / scale:,.10g}"))
-    axes.set_ylabel(f"score in {unit} (logarithmic)")
+        axis.set_major_locator(LogLocator(subs=(1.0,) if decades > 5 else (1.0, 2.0, 5.0), numticks=40))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
 
 
 def _end_labels(axes: Any, labels: Sequence[tuple[float, str, str]]) -> None:  # noqa: ANN401 as above

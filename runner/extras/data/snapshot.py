@@ -16,6 +16,7 @@ import psycopg
 from psycopg import IsolationLevel
 from psycopg.rows import dict_row, tuple_row
 
+from runner.base.errors import DatabaseUnavailableError
 from runner.extras.data.queries import QUERIES
 from runner.extras.queries import SHARED
 from runner.extras.receipts import HostKey
@@ -23,6 +24,10 @@ from runner.store import schema, session
 from runner.store.base import expect
 from runner.store.connection import Link, Row, row, rows
 
+_CONFLICT: Final = (
+    "the server cancelled the export, as a replica does that has to replay what the export still reads; nothing was "
+    "exported. Run it again, or set hot_standby_feedback = on or a longer max_standby_streaming_delay there"
+)
 #: A statement of an export sorts and joins whole tables before its first row comes.
 _ANSWER_S: Final = 3600.0
 _NAME: Final = "kernel-runner data"
@@ -171,6 +176,10 @@ def snapshot(dsn: str) -> Iterator[Snapshot]:
             with connection.transaction():
                 connection.execute(_SETTINGS)
                 yield Snapshot(connection)
+    except DatabaseUnavailableError as error:
+        if "conflict with recovery" in str(error):
+            raise DatabaseUnavailableError(_CONFLICT) from error
+        raise
     finally:
         link.close()
 

@@ -1,17 +1,19 @@
-"""The schemas of an export's parquet files, and how they are written.
+"""The schemas of an export's parquet files, how they are written, and the digest of what they say.
 
 Equal rows give equal bytes with one version of pyarrow: the boundaries of row groups depend on the rows alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 TIME: Final = pa.timestamp("us", tz="UTC")
@@ -67,7 +69,7 @@ FINALS: Final = _schema("""
 CODE: Final = _schema("code_sha256 text, code_bytes int, code_encoding text, code bytes")
 #: What the database says of a code; no file of an export.
 CODE_KEYS: Final = _schema("code_id int?, code_sha256 text?, code_bytes int?, submission_id int?")
-#: Every table of an export but the code, the flat file and receipts.
+#: Every table of an export but the code, the flat file and receipts, in the order in which `content_sha256` has them.
 TABLES: Final = {
     "submissions.parquet": SUBMISSIONS,
     "runs.parquet": RUNS,
@@ -80,6 +82,7 @@ RECEIPTS_FILE: Final = "receipts.parquet"
 GROUP_ROWS: Final = 20_000
 #: Bytes of code in a row group, uncompressed; a single file may be larger.
 GROUP_BYTES: Final = 8 * 2**20
+_DIGEST_ROWS: Final = 8192
 
 
 def _options(schema: pa.Schema) -> dict[str, Any]:
@@ -148,6 +151,68 @@ def table(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
         else:
             arrays.append(pa.array(values, field.type, from_pandas=False))
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+class Digest:
+    """A SHA-256 of what tables say, whatever they are encoded with and in whatever pieces they come."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._waiting: list[pa.Table] = []
+        self._rows = 0
+
+    def add(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Take rows, in their order."""
+        self._waiting.append(pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows)
+        self._rows += rows.num_rows
+        while self._rows >= _DIGEST_ROWS:
+            whole = pa.concat_tables(self._waiting)
+            self._take(whole.slice(0, _DIGEST_ROWS))
+            self._waiting = [whole.slice(_DIGEST_ROWS)]
+            self._rows -= _DIGEST_ROWS
+
+    def hex(self) -> str:
+        """The digest of all that was taken."""
+        if self._rows:
+            self._take(pa.concat_tables(self._waiting))
+        self._waiting, self._rows = [], 0
+        return self._hash.hexdigest()
+
+    def _take(self, rows: pa.Table) -> None:
+        self._hash.update(f"{rows.num_rows}\n".encode())
+        for name, column in zip(rows.column_names, rows.columns, strict=True):
+            self._hash.update(f"{name}\n".encode())
+            _hash_values(self._hash, column.combine_chunks())
+
+
+def _hash_values(into: hashlib._Hash, values: pa.Array) -> None:
+    """Nulls, then lengths where they differ, then the values; what an array holds under a null counts for nothing."""
+    if isinstance(values, pa.ChunkedArray):
+        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+    into.update(_bytes_of(values.is_valid().cast(pa.uint8())))
+    if pa.types.is_list(values.type):
+        into.update(_bytes_of(pc.fill_null(pc.list_value_length(values), 0).cast(pa.int64())))
+        _hash_values(into, values.flatten())
+    elif pa.types.is_large_string(values.type):
+        filled = pc.fill_null(values, "") if values.null_count else values
+        into.update(_bytes_of(pc.binary_length(filled)))
+        _, offsets, data = filled.buffers()
+        first, last = np.frombuffer(offsets, np.int64)[[filled.offset, filled.offset + len(filled)]]
+        if data is not None:
+            into.update(memoryview(data)[first:last])
+    else:
+        plain = {pa.bool_(): pa.uint8(), TIME: pa.int64()}.get(values.type, values.type)
+        filled = values.cast(plain)
+        into.update(_bytes_of(pc.fill_null(filled, 0) if filled.null_count else filled))
+
+
+def _bytes_of(numbers: pa.Array) -> bytes:
+    return bytes(numbers.to_numpy(zero_copy_only=False).tobytes())
+
+
+def content_sha256(digests: Mapping[str, Digest]) -> str:
+    """The digest of an export, of those of `TABLES`."""
+    return hashlib.sha256(" ".join(digests[name].hex() for name in TABLES).encode()).hexdigest()
 
 
 def schema_of(path: str, *, flat: str) -> pa.Schema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -18,7 +18,7 @@ from runner.extras.data import Progress, manifest, on_one_line
 from runner.extras.data import code as code_files
 from runner.extras.data.folder import MANIFEST, sha256_of
 from runner.extras.data.manifest import Manifest
-from runner.extras.data.tables import FLAT, RECEIPTS_FILE, TABLES, schema_of, shown
+from runner.extras.data.tables import FLAT, RECEIPTS_FILE, TABLES, Digest, content_sha256, schema_of, shown
 from runner.extras.receipts import HostKey
 
 #: Columns that the flat file and submissions.parquet share.
@@ -104,12 +104,8 @@ def _schemas(folder: Path, document: Manifest) -> Iterator[str]:
 
 
 def _content(folder: Path, document: Manifest, progress: Progress) -> Iterator[str]:
-    if manifest.content_sha256(document["files"]) != document.get("content_sha256"):
-        yield "the files are not those that the manifest's content_sha256 is of"
-    for name in TABLES:
-        with pq.ParquetFile(folder / name) as file:
-            # Only whether all of it can be read.
-            deque(file.iter_batches(), maxlen=0)
+    if content_sha256({name: _digest(folder / name) for name in TABLES}) != document.get("content_sha256"):
+        yield "the rows are not those that the manifest's content_sha256 is of"
     submissions = pq.read_table(folder / "submissions.parquet")
     keys = submissions.select(["submission_id", "runner"])
     if keys.group_by(["submission_id", "runner"]).aggregate([]).num_rows != keys.num_rows:
@@ -118,6 +114,14 @@ def _content(folder: Path, document: Manifest, progress: Progress) -> Iterator[s
     texts: dict[str, str] = {}
     yield from _code(folder, document, set(submissions.column("code_sha256").to_pylist()), texts, progress)
     yield from _flat(folder, document["flat"], submissions, texts, progress)
+
+
+def _digest(path: Path) -> Digest:
+    digest = Digest()
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches():
+            digest.add(batch)
+    return digest
 
 
 def _rows_by_place(folder: Path) -> Mapping[tuple[int, str], Mapping[str, Any]]:

@@ -46,7 +46,7 @@ def test_a_command_does_what_the_page_says(
     arguments, _ = words(command)
     assert main(arguments[1:]) == 0
     captured = capsys.readouterr()
-    files = [argument for argument in arguments if re.fullmatch(r"\w+\.(png|svg)", argument)]
+    files = [argument for argument in arguments if re.fullmatch(r"\w+\.(png|svg|html)", argument)]
     assert all(Path(name).stat().st_size > 1000 for name in files)
     assert bool(captured.out) != bool(files)
 

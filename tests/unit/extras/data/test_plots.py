@@ -1,12 +1,14 @@
-"""Plots: what they show of the data, and that names in them are text."""
+"""Plots and reports: what they show of the data, and that names in them are text."""
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from runner.base.errors import NotFoundError
 from runner.cli import main
 from runner.extras.data import plots
 from runner.extras.data.analysis_commands import Kind
+from runner.extras.data.report import report
 from tests.unit.extras.data import samples
 from tests.unit.extras.data.samples import HOSTILE, LIGHT_S, rich, row
 
@@ -68,7 +71,8 @@ def test_the_speed_of_light_is_a_line_with_its_time(busy: plots.Board, kind: str
     """In every plot of times, where the export knows it."""
     figure = plots.draw(kind, busy)
     assert "speed of light 8.60 µs" in texts(figure)
-    ends = [values(line, "y") for line in figure.axes[0].lines]
+    lines: list[Any] = list(figure.axes[0].lines)
+    ends = [line.get_xdata() if kind == "distribution" else line.get_ydata() for line in lines]
     assert any(len(end) == 2 and end[0] == end[1] and math.isclose(end[0], LIGHT_S) for end in ends)
 
 
@@ -122,16 +126,63 @@ def test_a_hostile_name_is_text_in_a_picture(hostile: pd.DataFrame, kind: str) -
     assert "<script>alert(1)</script>" in texts(figure)
 
 
+class _Page(HTMLParser):
+    """What a browser would load or run of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.sources: list[str] = []
+        self.handlers: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what a tag refers to."""
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "srcset", "data", "action"):
+                self.sources.append(value or "")
+            if name.startswith("on"):
+                self.handlers.append(name)
+
+    def handle_data(self, data: str) -> None:
+        """Note what a reader sees."""
+        self.text += data
+
+
+def test_a_report_is_one_file_that_loads_and_runs_nothing(hostile: pd.DataFrame) -> None:
+    """Pictures are inside, names are text, and the browser is told to load nothing."""
+    page = _Page()
+    document = report(hostile, HOSTILE)
+    page.feed(document)
+    assert page.tags <= {
+        *("html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "footer"),
+        *("table", "thead", "tbody", "tr", "th", "td", "figure", "img", "figcaption"),
+    }
+    assert page.handlers == []
+    assert len(page.sources) == 3
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in page.sources)
+    assert "\x1b" not in document
+    assert "<script>alert(1)</script> $\\frac{1}{0}$ & \\x1b[2J\\u202e" in page.text
+    assert "default-src 'none'" in document
+    assert "http" not in re.sub(r"base64,[\w+/=]+", "", document).replace("http-equiv", "")
+    for source in page.sources:
+        ET.fromstring(base64.b64decode(source.partition(",")[2]))  # noqa: S314 our own picture
+
+
 @pytest.fixture(name="folder", scope="module")
 def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return samples.write_export(tmp_path_factory.mktemp("export"), samples.competition(users=8), light_s=LIGHT_S)
 
 
-def test_the_command_draws_users_by_name(folder: Path, tmp_path: Path) -> None:
-    """Or by id."""
-    picture = tmp_path / "users.svg"
-    arguments = ["--kind", "progression", "--user", "ada", "--user", "id-1", "-o", str(picture)]
+def test_the_command_writes_a_report_and_users_by_name(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both in one call."""
+    page, picture = tmp_path / "report.html", tmp_path / "users.svg"
+    arguments = ["--kind", "progression", "--user", "ada", "--user", "id-1", "-o", str(picture), "--html", str(page)]
     assert main(["data", "plot", str(folder), *arguments]) == 0
+    assert page.read_text(encoding="utf-8").count("<figure>") == 3
     assert "gau.nernst  " in picture.read_text(encoding="utf-8")
 
 
@@ -150,7 +201,7 @@ def test_settings_of_a_user_change_no_picture(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "Missing option '--output'"),
+        ([], "--output or --html"),
         (["--output", "x.gif"], ".png or .svg"),
         (["--output", "x.png", "--kind", "progression", "--user", "ad"], "the nearest is ada"),
         (["--output", "/no/such/folder/x.png"], "/no/such/folder/x.png cannot be written"),

@@ -1,4 +1,4 @@
-"""Row groups."""
+"""Row groups, and digests of rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from runner.extras.data import tables
-from runner.extras.data.tables import groups
+from runner.extras.data.tables import Digest, groups
 
 
 def pieces(sizes: list[int], chance: random.Random) -> list[pa.Table]:
@@ -31,3 +31,21 @@ def test_groups_depend_on_the_rows_alone(monkeypatch: pytest.MonkeyPatch, code_b
         for group in cuts[0]:
             assert 1 <= len(group["row"]) <= 7
             assert code_bytes is None or len(group["row"]) == 1 or sum(group["code_bytes"]) <= code_bytes
+
+
+def test_a_digest_is_of_the_rows_alone() -> None:
+    """Whatever pieces they come in; another value, another order or a null gives another one."""
+    chance = random.Random(3)  # noqa: S311 - the same sizes each time
+    sizes = [chance.randint(0, 9) for _ in range(tables._DIGEST_ROWS * 2 + 5)]
+
+    def digest(rows: list[pa.Table]) -> str:
+        made = Digest()
+        for piece in rows:
+            made.add(piece)
+        return made.hex()
+
+    whole = pa.table({"row": list(range(len(sizes))), "code_bytes": pa.array(sizes, pa.int64())})
+    changed = whole.set_column(1, "code_bytes", pa.array([None, *sizes[1:]], pa.int64()))
+    assert {digest(pieces(sizes, chance)) for _ in range(3)} == {digest([whole])}
+    others = (whole.slice(1), changed, whole.take([*range(1, len(sizes)), 0]))
+    assert len({digest([each]) for each in (whole, *others)}) == 4

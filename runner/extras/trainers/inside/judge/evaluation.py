@@ -756,9 +756,9 @@ class _Attempt:
         trials = prepared.trials
         if prepared.stateful and len(self._matched) < len(prepared.state):
             # Train calls move a state that cannot be given back to this candidate, and eval calls depend on it.
-            trials = sorted(trials, key=lambda trial: not trial.in_eval)
+            trials = sorted(trials, key=lambda trial: not trial.in_eval or trial.is_second)
         for trial in trials:
-            self._try(trial)
+            (self._look_at_state if trial.is_second else self._try)(trial)
         result.correct = True
         self._end_part("correctness")
         if prepared.timed_calls:
@@ -824,6 +824,24 @@ class _Attempt:
         result = self._result
         result.max_abs_error = max(result.max_abs_error or 0.0, comparison.max_abs_error)
         result.max_rel_error = max(result.max_rel_error or 0.0, comparison.max_rel_error)
+
+    def _look_at_state(self, trial: Trial) -> None:
+        """Flag it if the trial before this one has left another state than in the reference.
+
+        That is no wrong answer: many candidates that replace a module keep no running statistics.
+        """
+        prepared, result = self._prepared, self._result
+        with self._clock.standing(prepared.reference.usual_ns):
+            expected = prepared.expected(trial, perturbed=False)
+        self._side.set_eval(on=True)
+        self._in_eval = True
+        self._side.generators = prepared.used_generators(in_eval=True)
+        result.failing_input = trial.number
+        output, _ = self._side.observe(expected.args, trial.seed)
+        with self._clock.standing(prepared.reference.usual_ns):
+            if compare(expected.output, output, prepared.tolerance).problem is not None:
+                result.flags.append("another_state")
+        result.failing_input = None
 
     def _unlike(self, trial: Trial, expected: Expected, output: object, *, perturbed: bool) -> str | None:
         """Where seeds do not make random outputs equal: whether they have the same distribution."""

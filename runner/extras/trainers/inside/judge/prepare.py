@@ -79,6 +79,8 @@ class Trial:
     in_eval: bool
     #: Of the inputs, and of the generators in the call.
     seed: int
+    #: Whether it is made in eval mode with the state that the same call in the mode of construction leaves.
+    is_second: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +177,10 @@ class Prepared:
             return outcome
         args = transformed(self.reference.inputs(trial.seed), trial.distribution, self.ranges)
         self.enter(perturbed=perturbed, in_eval=trial.in_eval)
+        if trial.is_second:
+            self.reference.set_eval(on=False)
+            self.reference.run(args, trial.seed)
+            self.reference.set_eval(on=True)
         output, after = self.reference.run(args, trial.seed)
         outcome = Expected(args=args, output=output, after=after)
         nbytes = sum(item.nbytes for item in (*tensors_of(args), *tensors_of(output), *after))
@@ -347,7 +353,12 @@ def _plan(prepared: Prepared, *, only_eval: bool) -> Iterator[Trial]:
         # What eval mode does beside.
         as_made += [(ORIGINAL, count > 1, True), *([(names[-1], False, True)] if count > 1 else [])]
     for number, (name, perturbed, in_eval_mode) in enumerate(as_made):
-        yield Trial(number=number, distribution=name, perturbed=perturbed, in_eval=in_eval_mode, seed=_fresh())
+        trial = Trial(number=number, distribution=name, perturbed=perturbed, in_eval=in_eval_mode, seed=_fresh())
+        yield trial
+        is_random = prepared.random or prepared.random_in_eval
+        if not number and prepared.mode == "both" and prepared.stateful and not is_random:
+            # The state that a call leaves shows in what comes after it.
+            yield replace(trial, number=len(as_made), in_eval=True, is_second=True)
 
 
 def _usable(prepared: Prepared, draws: list[list[Any]], *, in_eval: bool) -> list[str]:
@@ -437,7 +448,7 @@ def _change(prepared: Prepared, trial: Trial) -> float:
     # Other dtypes keep the usual floor.
     if any(item.dtype != torch.float32 for item in ones):
         return math.inf
-    if not any(float(item.abs().mean()) < _SMALL for item in ones):
+    if trial.is_second or not any(float(item.abs().mean()) < _SMALL for item in ones):
         return 0.0
     prepared.enter(perturbed=perturbed, in_eval=trial.in_eval)
     try:

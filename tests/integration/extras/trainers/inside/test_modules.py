@@ -129,6 +129,20 @@ def test_a_candidate_gains_nothing_by_seeding_for_itself(processes: ForkedJudges
     assert forged["speedup_low"] <= max(1.0, honest["speedup_high"]), (honest, forged)
 
 
+def test_a_state_that_does_not_move_is_flagged(processes: ForkedJudges) -> None:
+    """Running statistics that a candidate does not keep are no wrong answer; whatever its entries are called."""
+    still = new(
+        "q = self.q\nif q.training:\n    return F.relu(F.batch_norm(x, None, None, q.weight, q.bias, True))\n"
+        "return F.relu(q(x))",
+        "self.q = nn.BatchNorm1d(16)",
+    )
+    moved = new("return F.relu(self.q(x))", "self.q = nn.BatchNorm1d(16)")
+    candidates = [text.replace("self.q", name) for name in ("self.b", "self.q") for text in (still, moved)]
+    rows = _judged(processes, "batch_norm", *candidates)
+    assert [row["verdict"] for row in rows] == ["accepted"] * 4, rows
+    assert ["another_state" in row["flags"] for row in rows] == [True, False] * 2, rows
+
+
 def _random_until(calls: int, then: str) -> str:
     """A candidate that draws as the reference below in so many calls in train mode, then does something else."""
     forward = (
