@@ -6,6 +6,7 @@ The figures themselves are the functions of `shipped/analyze_submissions.py`, wh
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,9 +100,19 @@ def choose_user(rows: pd.DataFrame, text: str) -> str:
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as plain values: None for nulls and NaN, aware datetimes."""
-    rows: list[dict[str, Any]] = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return rows
+    """The rows as plain values: None for nulls and NaN, aware datetimes, lists for lists."""
+    columns = list(frame.columns)
+    return [dict(zip(columns, map(_plain, row), strict=True)) for row in frame.itertuples(index=False, name=None)]
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 a cell of any column
+    if hasattr(value, "tolist") and not isinstance(value, pd.Timestamp):
+        value = value.tolist()
+    if isinstance(value, list):
+        return value
+    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
 
 
 def _choose(names: Iterable[str], name: str | None, what: str, option: str) -> str:
