@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
@@ -224,40 +225,34 @@ OCTOCAT, CLYDE = "4711", "112233445566778899"
 PERSONS = {"github": {"id": int(OCTOCAT), "login": "octocat"}, "discord": {"id": CLYDE, "username": "clyde"}}
 
 
-@pytest.mark.parametrize(
-    ("row", "provider"),
-    [
-        # An operator's, another provider's, and one that a frontend made of a number of its own.
-        ((OCTOCAT, "x", True, None, "operator"), "github"),
-        ((OCTOCAT, None, False, "w", "discord"), "github"),
-        ((OCTOCAT, None, False, None, None), "github"),
-        ((CLYDE, "x", True, None, "operator"), "discord"),
-    ],
+#: Users who were there before, the provider that vouches for a person of their number, and whether it lets that one in.
+BEFORE: Final[tuple[tuple[Row, str, bool], ...]] = (
+    # An operator's, another provider's, and one that a frontend made of a number of its own.
+    ((OCTOCAT, "x", True, None, "operator"), "github", False),
+    ((OCTOCAT, None, False, "w", "discord"), "github", False),
+    ((OCTOCAT, None, False, None, None), "github", False),
+    ((CLYDE, "x", True, None, "operator"), "discord", False),
+    # Those of KernelBot's website, command line and bot.
+    ((OCTOCAT, None, False, "w", None), "github", True),
+    ((OCTOCAT, "x", True, None, "github"), "github", True),
+    ((CLYDE, None, False, None, None), "discord", True),
 )
-def test_a_user_whom_another_made_is_not_taken_over(site: Gate, github: StandIn, row: Row, provider: str) -> None:
-    """The provider's person is refused, and nothing changes."""
-    add(site, row)
-    before = site.sql("SELECT * FROM leaderboard.user_info")
-    github.person = PERSONS[provider]
-    refused = attempt(Browser(site), github, provider)
-    assert (refused.status, "exists already" in checked(refused)) == (403, True)
-    assert site.sql("SELECT * FROM leaderboard.user_info") == before
-    assert site.sql("SELECT count(*) FROM runner.web_login") == [(0,)]
 
 
-@pytest.mark.parametrize(
-    ("values", "provider"),
-    [
-        ((OCTOCAT, None, False, "w", None), "github"),
-        ((OCTOCAT, "x", True, None, "github"), "github"),
-        ((CLYDE, None, False, None, None), "discord"),
-    ],
-)
-def test_kernelbots_users_are_let_in(site: Gate, github: StandIn, values: Row, provider: str) -> None:
-    """Its website's, its command line's, its bot's."""
-    add(site, values)
-    github.person = PERSONS[provider]
-    assert "Ada" in log_in(site, github, provider).get("/mine").text
+def test_who_may_log_in_as_a_user_who_was_there_before(site: Gate, github: StandIn) -> None:
+    """KernelBot's own; a user whom another made is refused, and nothing changes."""
+    for row, provider, is_let_in in BEFORE:
+        site.sql("DELETE FROM leaderboard.user_info")
+        add(site, row)
+        before = site.sql("SELECT * FROM leaderboard.user_info")
+        github.person = PERSONS[provider]
+        if is_let_in:
+            assert "Ada" in log_in(site, github, provider).get("/mine").text, row
+            continue
+        refused = attempt(Browser(site), github, provider)
+        assert (refused.status, "exists already" in checked(refused)) == (403, True), row
+        assert site.sql("SELECT * FROM leaderboard.user_info") == before
+        assert site.sql("SELECT count(*) FROM runner.web_login") == [(0,)]
 
 
 PEOPLE = [

@@ -69,8 +69,17 @@ def boards(site: Gate) -> list[tuple[object, ...]]:
     return site.sql("SELECT name, visibility FROM leaderboard.leaderboard ORDER BY name")
 
 
-def test_a_folder_becomes_a_board_for_trying(site: Gate) -> None:
-    """As `popcorn admin create-leaderboard` has it; a second time it replaces the first, submissions and all."""
+DIRECTORIES = ["", ".", "..", "../outside", "link", "/etc", "pmpp/../..", "nothing", "a\x00b", "x" * 5000, None, 1]
+
+
+def test_a_folder_becomes_a_board_and_no_path_leads_out(site: Gate, tmp_path: Path) -> None:
+    """Neither by dots nor by links; no answer shows a path of the host; a second time the folder replaces the first."""
+    for directory in DIRECTORIES:
+        answer = site.send_json("POST", "/admin/leaderboards", {"directory": directory}, admin=ADMIN)
+        assert answer.status in {400, 422}
+        assert str(tmp_path) not in answer.text
+        assert boards(site) == []
+    # As `popcorn admin create-leaderboard` has it; a second time it replaces the first, submissions and all.
     answer = site.send_json("POST", "/admin/leaderboards", {"directory": "pmpp/identity"}, admin=ADMIN)
     assert (answer.status, answer.json) == (200, {"status": "ok", "leaderboard": "identity-dev"})
     site.user("ada")
@@ -79,18 +88,6 @@ def test_a_folder_becomes_a_board_for_trying(site: Gate) -> None:
     assert site.send_json("POST", "/admin/leaderboards", closed, admin=ADMIN).status == 200
     assert boards(site) == [("identity-dev", "closed")]
     assert site.sql("SELECT count(*) FROM leaderboard.submission") == [(0,)]
-
-
-DIRECTORIES = ["", ".", "..", "../outside", "link", "/etc", "pmpp/../..", "nothing", "a\x00b", "x" * 5000, None, 1]
-
-
-def test_no_path_leads_out(site: Gate, tmp_path: Path) -> None:
-    """Neither dots nor links; no answer shows a path of the host."""
-    for directory in DIRECTORIES:
-        answer = site.send_json("POST", "/admin/leaderboards", {"directory": directory}, admin=ADMIN)
-        assert answer.status in {400, 422}
-        assert str(tmp_path) not in answer.text
-        assert boards(site) == []
 
 
 def test_an_archive_becomes_a_board(site: Gate) -> None:
