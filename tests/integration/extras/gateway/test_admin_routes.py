@@ -182,9 +182,9 @@ def test_the_operator_submits_for_a_user(gate: Gate) -> None:
     assert [gate.submit().status for _ in range(8)] == [400] * 8
     gate.ask("POST", "/admin/ban/ada", admin=ADMIN)
     assert gate.submit(path, admin=ADMIN).status == 403
-    # Although any may make the setting that the function makes.
+    # No other login submits late, although any may make the setting that the function makes.
     gate.sql("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 minute'")
-    submit = "SELECT runner.{}('identity', 'ada', 'x.py', 'x'::bytea, 'test', ARRAY['CPU'])"
+    submit = "SELECT runner.{}('identity', 'bob', 'x.py', 'x'::bytea, 'test', ARRAY['CPU'])"
     url = login_of(gate.owner_url, "runner_test_front", "runner_frontend")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET runner.late = 'on'")

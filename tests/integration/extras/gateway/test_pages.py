@@ -377,7 +377,7 @@ def test_trends_of_chosen_users(gate: Gate, browser: Browser) -> None:
     assert "Less than two scores" in checked(browser.get("/board/identity?range=day"))
 
 
-def test_a_list_of_submissions_shows_verdicts(gate: Gate, ada: Browser) -> None:
+def test_a_list_of_submissions_shows_verdicts_and_times(gate: Gate, ada: Browser, finish: Finish) -> None:
     """A wrong answer is one, whatever KernelBot's job status is; what waits says so. Forms choose among them."""
     gate.submit()
     gate.bench.store.complete(gate.bench.claim(), result(Verdict.WRONG_ANSWER, run_record("test", passed=False)))
@@ -392,10 +392,7 @@ def test_a_list_of_submissions_shows_verdicts(gate: Gate, ada: Browser) -> None:
         ("leaderboard=%3Cscript%3E", []),
     ):
         assert re.findall(r'href="/view/(\d+)"', checked(ada.get(f"/mine?{choice}"))) == ids
-
-
-def test_a_list_of_submissions_has_the_time_on_each_gpu_type(gate: Gate, ada: Browser, finish: Finish) -> None:
-    """Whatever else ran there."""
+    # The time on each GPU type, whatever else ran there.
     gpus = ["A", "B", "C", "D"]
     gate.bench.board("several", *gpus)
     gate.bench.submit(leaderboard="several", user_id="ada", mode="leaderboard", gpu_types=gpus)
@@ -481,7 +478,7 @@ def test_markup_in_names_is_text(gate: Gate, ada: Browser) -> None:
 
 
 def test_the_operators_page(gate: Gate, ada: Browser, finish: Finish) -> None:
-    """Hosts with the slots that are out of use, queue and verdicts, by the admin token alone."""
+    """Hosts, queue and verdicts, by the admin token alone."""
     gate.bench.register("host-a", "CPU", "CPU")
     gate.submit()
     finish()
@@ -495,7 +492,10 @@ def test_the_operators_page(gate: Gate, ada: Browser, finish: Finish) -> None:
     assert ada.get("/hosts").status == 403
     assert operator.get("/send?board=identity").status == 403
     checked(operator.get("/mine"))
-    # A slot whose last container does not go is not there for users, and operators read why.
+
+
+def test_slots_that_are_not_used_do_not_count(gate: Gate) -> None:
+    """Whose last container does not go: for users they are not there, and operators read why."""
     away = {"gpu_type": "CPU", "name": "cpu1", "quarantined": "it goes on computing"}
     gate.bench.register("host-a", "CPU", slots=[{"gpu_type": "CPU", "name": "cpu0"}, away])
     assert gate.ask("GET", "/runner_queue/CPU").json["available_runners"] == 1
