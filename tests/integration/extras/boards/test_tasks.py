@@ -344,46 +344,42 @@ def test_solutions_must_keep_their_promise(run_code: Call, tmp_path: Path) -> No
 
 
 FIRST = "case n: 4; seed: 1"
-LARGE = "case n: 300000000; seed: 1"
 #: What is changed in the reference and in the task -> findings, with their marks and what they say.
-FAULTS: list[tuple[dict[str, str], dict[str, object], dict[str, tuple[str, str]]]] = [
-    ({"data * 2\n\n": "data / None\n\n"}, {}, {FIRST: ("failed", "ref_kernel raised TypeError")}),
-    ({"data * 2\n\n": "data * 3\n\n"}, {}, {FIRST: ("failed", "refuses ref_kernel's own output")}),
-    ({"randn(n,": "randn(m,"}, {}, {FIRST: ("failed", "name 'm' is not defined")}),
-    ({"generate_input": "make_input"}, {}, {"task": ("failed", "defines no function generate_input")}),
-    ({"ref_kernel": "reference"}, {}, {"reference": ("warning", "defines no ref_kernel")}),
-    ({"manual_seed(seed)": "manual_seed(next(COUNT))"}, {}, {FIRST: ("failed", "refuses ref_kernel's own output")}),
-    # An output buffer that is left as it was found differs from time to time.
-    (
+FAULTS: dict[str, tuple[dict[str, str], dict[str, object], dict[str, tuple[str, str]]]] = {
+    "it raises": ({"data * 2\n\n": "data / None\n\n"}, {}, {FIRST: ("failed", "ref_kernel raised TypeError")}),
+    "it is wrong": ({"data * 2\n\n": "data * 3\n\n"}, {}, {FIRST: ("failed", "refuses ref_kernel's own output")}),
+    "inputs raise": ({"randn(n,": "randn(m,"}, {}, {FIRST: ("failed", "name 'm' is not defined")}),
+    "no inputs": ({"generate_input": "make_input"}, {}, {"task": ("failed", "defines no function generate_input")}),
+    "no reference": ({"ref_kernel": "reference"}, {}, {"reference": ("warning", "defines no ref_kernel")}),
+    "inputs of no seed": (
+        {"manual_seed(seed)": "manual_seed(next(COUNT))"},
+        {},
+        {FIRST: ("failed", "refuses ref_kernel's own output")},
+    ),
+    "an output buffer that is left as it was found": (
         {"torch.randn(n,": "torch.full((n,), float(next(COUNT))), torch.randn(n,", "data * 2": "data[1] * 2"},
         {},
         {"seed": ("warning", "the same case has other inputs the second time")},
     ),
-    # As the judge will refuse it: inputs are held twice, in half of the type's memory.
-    (
+    # Inputs are held twice, in half of the type's memory: the judge will refuse it.
+    "a case that is too large for the type": (
         {"randn(n, generator=torch.Generator().manual_seed(seed))": "empty(n)"},
         {"tests": [{"n": 300_000_000, "seed": 1}]},
-        {LARGE: ("failed", "give it smaller cases (runner.yml)")},
+        {"case n: 300000000; seed: 1": ("failed", "give it smaller cases (runner.yml)")},
     ),
-    # The check sees the first element alone, which is the poisoned last one where there is but one.
-    (
+    # It misses the poisoned last element, except where there is but one.
+    "a check of the first element": (
         {"torch.equal(output, data * 2)": "torch.equal(output[:1], data[:1] * 2)"},
         {"tests": [{"n": 1, "seed": 1}]},
         {"check of one element poisoned": ("warning", ""), "check of zeros": ("ok", "refused on 2 cases")},
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("changes", "keys", "expected"), FAULTS)
-def test_what_is_wrong_with_the_reference_is_said(
-    run_code: Call,
-    tmp_path: Path,
-    changes: Mapping[str, str],
-    keys: Mapping[str, object],
-    expected: Mapping[str, tuple[str, str]],
-) -> None:
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_is_wrong_with_the_reference_is_said(run_code: Call, tmp_path: Path, fault: str) -> None:
     """Which case, which function, what happened; what is odd but works is a warning."""
-    reference = REFERENCE
+    (changes, keys, expected), reference = FAULTS[fault], REFERENCE
     for before, after in changes.items():
         assert before in reference
         reference = reference.replace(before, after)
