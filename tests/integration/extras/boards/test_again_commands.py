@@ -198,17 +198,15 @@ def test_start_and_end_are_options_of_submit(cli: Call, board: str, submission_f
     assert cli(*submit, "--start", "in 2 hours", "--expires", "in 1 hour").code == 2
 
 
-@pytest.mark.parametrize(("group", "name"), [("gpu", "CPU"), ("leaderboard", "echo")])
-def test_a_type_or_a_leaderboard_is_paused_and_resumed(
-    cli: Call, board: str, submission_file: Path, group: str, name: str
-) -> None:
+def test_a_type_or_a_leaderboard_is_paused_and_resumed(cli: Call, board: str, submission_file: Path) -> None:
     """Who waits reads why; doing it twice is no error."""
     number = cli("submit", submission_file, "--leaderboard", board).out.strip()
-    assert "is paused" in cli(group, "pause", name, "--reason", "a new driver").err
-    assert "was paused already" in cli(group, "pause", name, "--reason", "a new driver").err
-    assert "its leaderboard or GPU type is paused: a new driver" in cli("status", number).out
-    assert "is served again" in cli(group, "resume", name).err
-    assert "was not paused" in cli(group, "resume", name).err
+    for group, name, reason in (("gpu", "CPU", "a new driver"), ("leaderboard", board, "a mended task")):
+        assert "is paused" in cli(group, "pause", name, "--reason", reason).err
+        assert "was paused already" in cli(group, "pause", name, "--reason", reason).err
+        assert f"its leaderboard or GPU type is paused: {reason}" in cli("status", number).out
+        assert "is served again" in cli(group, "resume", name).err
+        assert "was not paused" in cli(group, "resume", name).err
 
 
 def test_a_file_that_a_run_left_is_never_a_hidden_one_and_replaces_none(
