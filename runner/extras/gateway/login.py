@@ -12,17 +12,7 @@ from starlette.responses import Response
 from runner.extras.gateway import identity, oauth
 from runner.extras.gateway.context import Ascii, Refusal, app_state, is_public_https, json_body, problem
 from runner.extras.gateway.html import HEADERS, go_to, local_path, refusal_page, require_token, show, user_of
-from runner.extras.gateway.identity import (
-    OPERATOR,
-    SESSION_S,
-    Session,
-    User,
-    address,
-    attempt,
-    cli_user,
-    cookie_of,
-    digest,
-)
+from runner.extras.gateway.identity import OPERATOR, SESSION_S, Session, User
 from runner.extras.gateway.submissions import refusal_of
 from runner.extras.gateway.upload import form
 from runner.extras.store import RefusedError
@@ -34,19 +24,19 @@ _TRIES: Final = 5
 async def init(request: Request) -> Response:
     """GET /auth/init: a new cli_id, which is of no use until an operator approves it."""
     current = app_state(request)
-    attempt(request)
+    identity.attempt(request)
     provider = request.query_params.get("provider")
     if provider is None:
         raise Refusal(422, [problem("missing", "query.provider", "Field required", None)])
     if provider not in PROVIDERS:
         raise Refusal(400, f"Invalid provider, expected one of {', '.join(PROVIDERS)}")
-    origin = hmac.digest(current.origin_key, address(request).encode(), "sha256").hex()
+    origin = hmac.digest(current.origin_key, identity.address(request).encode(), "sha256").hex()
     for _ in range(_TRIES):
         state = str(uuid.uuid4())
         try:
             # The code names it to an operator; the rest stays a secret, of which only the digest is stored.
             row = await current.store.row(
-                "begin_login", code=state[:8], digest=digest(state), provider=provider, origin=origin
+                "begin_login", code=state[:8], digest=identity.digest(state), provider=provider, origin=origin
             )
         except RefusedError as error:
             raise await refusal_of(current, error) from error
@@ -57,7 +47,7 @@ async def init(request: Request) -> Response:
 
 async def join(request: Request) -> Response:
     """POST /user/join: claim an invitation."""
-    who = await cli_user(request)
+    who = await identity.cli_user(request)
     current = app_state(request)
     code = (await json_body(request)).get("code")
     if not isinstance(code, str) or not code:
@@ -65,7 +55,7 @@ async def join(request: Request) -> Response:
     try:
         row = await current.store.row("join_board", code=code[:255], user_id=who.id)
     except RefusedError as error:
-        attempt(request)
+        identity.attempt(request)
         raise Refusal(400, error.message) from error
     return Ascii({"status": "ok", "leaderboards": row["leaderboards"]})
 
@@ -96,7 +86,7 @@ def _logged_in(request: Request, response: Response, cookie: str) -> Response:
     current = app_state(request)
     # A proxy that nobody told of leaves the scheme at http.
     secure = is_public_https(current) or request.url.scheme == "https"
-    name = cookie_of(request)
+    name = identity.cookie_of(request)
     response.set_cookie(name, cookie, max_age=SESSION_S, httponly=True, samesite="lax", secure=secure, path="/")
     return response
 
@@ -146,5 +136,5 @@ async def logout(request: Request, session: Session | None) -> Response:
         require_token(session, await form(request))
     response = go_to("/")
     current = app_state(request)
-    response.delete_cookie(cookie_of(request), path="/", secure=is_public_https(current))
+    response.delete_cookie(identity.cookie_of(request), path="/", secure=is_public_https(current))
     return response
