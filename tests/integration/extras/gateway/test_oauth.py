@@ -196,8 +196,8 @@ def test_a_foreign_link_takes_nothing_over(site: Gate, github: StandIn) -> None:
         checked(refused)
     assert come_back(mallory, query, "discord").status == 400
     # A cookie that was not ours begins nothing, whatever the state.
-    others = base64.urlsafe_b64encode(b'["github","","v","/"]').decode()
-    for cookie in ("x", "", "W10=", "bnVsbA==", others, "e30=", "%ff", "[" * 3000):
+    others = [base64.urlsafe_b64encode(b'["github","%s","v","/"]' % state).decode() for state in (b"", b"another")]
+    for cookie in ("x", "", "W10=", "bnVsbA==", *others, "e30=", "%ff", "[" * 3000):
         for state in ("", "x"):
             victim.cookie = f"{oauth._cookie(state, secure=False)}={cookie}"
             assert come_back(victim, {"code": "c", "state": state}).status == 400, cookie
