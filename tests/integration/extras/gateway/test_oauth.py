@@ -204,8 +204,8 @@ def test_a_foreign_link_takes_nothing_over(site: Gate, github: StandIn) -> None:
     assert github.exchanged == 0
     assert come_back(mallory, query).status == 303
     assert site.sql("SELECT count(*) FROM leaderboard.user_info") == [(1,)]
-    for bad in ("https://evil.example", "//evil.example", "/\\evil.example"):
-        assert attempt(Browser(site), github, next_page=bad).headers["location"] == "/"
+    for page in ("https://evil.example", "//evil.example", "/\\evil.example"):
+        assert attempt(Browser(site), github, next_page=page).headers["location"] == "/"
 
 
 #: A person at each provider.

@@ -425,8 +425,8 @@ def test_a_failed_public_run_tells_why(gate: Gate) -> None:
             kept,
         )
     gate.sql("UPDATE leaderboard.submission SET done = true")
-    told = gate.ask("GET", f"/user/submissions/{submission_id}", cli="ada-token")
-    assert (told.status, len(told.json["runs"])) == (200, 4)
+    answer = gate.ask("GET", f"/user/submissions/{submission_id}", cli="ada-token")
+    assert (answer.status, len(answer.json["runs"])) == (200, 4)
 
 
 def test_a_stream_from_first_sign_to_result(gate: Gate, finish: Finish) -> None:
