@@ -15,7 +15,7 @@ from starlette.responses import Response
 from runner.base.errors import DatabaseUnavailableError
 from runner.base.logs import get_logger
 from runner.extras.config import SiteConfig
-from runner.extras.gateway import admin, boards, login, oauth, pages, publishing, submissions, validations
+from runner.extras.gateway import admin, boards, login, oauth, pages, publishing, submissions
 from runner.extras.gateway.context import AppState, Ascii, Refusal, app_state
 from runner.extras.gateway.html import refusal_page
 from runner.extras.gateway.identity import admin as only_admin
@@ -101,7 +101,7 @@ def routes() -> list[Route]:
         Route("/admin/stop", admin.stop, methods=["POST"]),
         Route("/admin/stats", admin.stats, methods=["GET"]),
         Route("/admin/ban/{user_id}", admin.ban, methods=["POST", "DELETE"]),
-        Route(f"/admin/application-validations/{lb}", validations.order, methods=["POST"]),
+        Route(f"/admin/application-validations/{lb}", admin.validate, methods=["POST"]),
         Route("/admin/leaderboards", publishing.create, methods=["POST"]),
         Route("/admin/export-hf", publishing.export, methods=["POST"]),
         Route("/admin/update-problems", publishing.update_problems, methods=["POST"]),

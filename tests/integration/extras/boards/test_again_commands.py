@@ -84,36 +84,27 @@ def test_a_dry_run_counts_and_does_nothing(cli: Call, submitted: tuple[int, int]
 
 
 @pytest.mark.parametrize("command", [("rerun",), ("invalidate", "--reason", "a broken fan")])
-def test_many_are_asked_about_on_a_terminal(
+def test_many_need_a_yes(
     cli: Call, submitted: tuple[int, int], board: str, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
-    """The question shows how many of what; no leaves everything as it is, yes does it; stdout is only the number."""
+    """A terminal asks, with how many of what; a script says --yes; stdout is the number; no leaves all as it is."""
     answers(monkeypatch, terminal=True, answer="n")
     said = cli(*command, "--leaderboard", board)
     assert (said.code, said.out) == (1, "")
     for shown in ("leaderboard   2             4", "4 jobs", "nothing was done"):
         assert shown in said.err
-    assert all(line["score"] for line in cli("status", "--json").document)
-    answers(monkeypatch, terminal=True, answer="y")
-    said = cli(*command, "--leaderboard", board)
-    assert (said.code, said.out) == (0, "4\n")
-
-
-@pytest.mark.parametrize("command", [("rerun",), ("invalidate", "--reason", "a broken fan")])
-def test_without_a_terminal_many_need_a_yes(
-    cli: Call, submitted: tuple[int, int], board: str, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
-) -> None:
-    """A script says --yes, or nothing is done; what matches nothing needs no yes."""
     answers(monkeypatch, terminal=False)
     said = cli(*command, "--host", "node2")
     assert (said.code, said.out) == (2, "")
     assert all(option in said.err for option in ("--yes", "--dry-run"))
     assert cli(*command, "--leaderboard", board, "--until", "9 days ago").out == "0\n"
+    assert all(line["score"] for line in cli("status", "--json").document)
     assert cli(*command, "--host", "node2", "--yes").out == "2\n"
+    answers(monkeypatch, terminal=True, answer="y")
+    said = cli(*command, "--host", "node1", "--json")
     place = {"leaderboard": board, "gpu_type": "CPU", "mode": "leaderboard", "obstacle": None}
     matching = [{**place, "evaluations": 1, "jobs": 2, "counting": 2}]
-    document = cli(*command, "--host", "node1", "--yes", "--json").document
-    assert document == {"jobs": 2, "dry_run": False, "matching": matching}
+    assert (said.code, said.document) == (0, {"jobs": 2, "dry_run": False, "matching": matching})
 
 
 NO_SELECTION = [
@@ -147,8 +138,10 @@ def test_what_is_taken_out_says_why_on_its_page(cli: Call, submitted: tuple[int,
     assert cli("invalidate", submitted[1]).code == 2, "a reason is required"
 
 
-def test_a_host_is_drained_and_undrained(cli: Call, store: Store) -> None:
-    """The list shows it with the reason; doing it twice is no error; an unknown name is one."""
+def test_a_host_is_drained_and_undrained(
+    cli: Call, board: str, submission_file: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list shows it with the reason; doing it twice is no error; an unknown name is one. It can be waited for."""
     register(store, "node1")
     assert "up" in cli("host", "list").out
     said = cli("host", "drain", "node1", "--reason", "new fan")
@@ -161,13 +154,7 @@ def test_a_host_is_drained_and_undrained(cli: Call, store: Store) -> None:
     assert "claims again" in cli("host", "undrain", "node1").err
     assert "was not draining" in cli("host", "undrain", "node1").err
     assert cli("host", "drain", "nobody").code == 2
-
-
-def test_draining_can_be_waited_for(
-    cli: Call, board: str, submission_file: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Progress on stderr while something runs; the command ends when the last job there has ended."""
-    register(store, "node1")
+    # Progress on stderr while something runs; the command ends when the last job there has ended.
     assert cli("submit", submission_file, "--leaderboard", board, "--user", "alice").code == 0
     (job,) = store.claim(host="node1", slots={"CPU": 1}, lease_s=60.0).jobs
     seen: list[str] = []
@@ -211,17 +198,15 @@ def test_start_and_end_are_options_of_submit(cli: Call, board: str, submission_f
     assert cli(*submit, "--start", "in 2 hours", "--expires", "in 1 hour").code == 2
 
 
-@pytest.mark.parametrize(("group", "name"), [("gpu", "CPU"), ("leaderboard", "echo")])
-def test_a_type_or_a_leaderboard_is_paused_and_resumed(
-    cli: Call, board: str, submission_file: Path, group: str, name: str
-) -> None:
+def test_a_type_or_a_leaderboard_is_paused_and_resumed(cli: Call, board: str, submission_file: Path) -> None:
     """Who waits reads why; doing it twice is no error."""
     number = cli("submit", submission_file, "--leaderboard", board).out.strip()
-    assert "is paused" in cli(group, "pause", name, "--reason", "a new driver").err
-    assert "was paused already" in cli(group, "pause", name, "--reason", "a new driver").err
-    assert "its leaderboard or GPU type is paused: a new driver" in cli("status", number).out
-    assert "is served again" in cli(group, "resume", name).err
-    assert "was not paused" in cli(group, "resume", name).err
+    for group, name, reason in (("gpu", "CPU", "a new driver"), ("leaderboard", board, "a mended task")):
+        assert "is paused" in cli(group, "pause", name, "--reason", reason).err
+        assert "was paused already" in cli(group, "pause", name, "--reason", reason).err
+        assert f"its leaderboard or GPU type is paused: {reason}" in cli("status", number).out
+        assert "is served again" in cli(group, "resume", name).err
+        assert "was not paused" in cli(group, "resume", name).err
 
 
 def test_a_file_that_a_run_left_is_never_a_hidden_one_and_replaces_none(

@@ -140,10 +140,10 @@ class Member:
 
     def threads(self) -> list[ChannelHandle]:
         """The threads of the channel that this user is in."""
-        return [each for each in self.server.channel.threads if self._is_in(each)]
-
-    def _is_in(self, thread: ChannelHandle) -> bool:
-        return self.actor.id in self.server.env.backend.get_channel(thread.id).thread_members
+        backend = self.server.env.backend
+        return [
+            each for each in self.server.channel.threads if self.actor.id in backend.get_channel(each.id).thread_members
+        ]
 
 
 class Server(AbstractAsyncContextManager["Server"]):
@@ -207,10 +207,6 @@ class Server(AbstractAsyncContextManager["Server"]):
         """The messages that everybody in the channel reads, and those of public threads."""
         places = [self.channel, *(each for each in self.channel.threads if not self._is_private(each))]
         return [each.content for place in places for each in place.history() if not each.flags.ephemeral]
-
-    def requests(self, method: str, path: str) -> int:
-        """How many requests of a kind the bot has sent; `path` is a part of the path."""
-        return sum(each.method == method and path in each.path for each in self.env.http_requests)
 
     def _is_private(self, thread: ChannelHandle) -> bool:
         return bool(self.env.backend.get_channel(thread.id).type == discord.ChannelType.private_thread.value)

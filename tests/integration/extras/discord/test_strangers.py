@@ -26,7 +26,10 @@ pytestmark = pytest.mark.anyio
 async def test_roles_of_another_server_count_nothing(
     bench: Bench, make_client: Callable[..., Client], *, names_server: bool
 ) -> None:
-    """Whoever adds the bot to a server of their own has every role there; the commands are then of one server alone."""
+    """Whoever adds the bot to a server of their own has every role there; a number makes the commands one server's.
+
+    They go with the number: beside those of all servers each would be there twice.
+    """
     bench.board("sort")
     bench.submit(leaderboard="sort", user_id="u1")
 
@@ -35,12 +38,18 @@ async def test_roles_of_another_server_count_nothing(
     foreign = server.env.create_guild()
     if names_server:
         client.config = client.config.model_copy(update={"discord_guild_id": server.guild.id})
+    home = discord.Object(server.guild.id)
+
+    async def numbers() -> list[int]:
+        return [len(await client.tree.fetch_commands(guild=each)) for each in (None, home)]
+
     async with server:
+        assert await numbers() == ([0, 2] if names_server else [2, 0])
         if names_server:
             assert client.tree.get_commands() == []
             await (await server.member("root", ADMIN).command("admin stats")).reads("1 submissions")
             # As if Discord had not yet forgotten the commands for all servers.
-            for each in client.tree.get_commands(guild=discord.Object(server.guild.id)):
+            for each in client.tree.get_commands(guild=home):
                 client.tree.add_command(each, guild=discord.Object(foreign.id))
             await client.tree.sync(guild=discord.Object(foreign.id))
         server.move(foreign)
@@ -57,20 +66,6 @@ async def test_roles_of_another_server_count_nothing(
         reply = await eve.command("leaderboard get-submission", submission_id=1)
         assert reply.text == "You have no submission 1."
         assert not await reply.files()
-
-
-@pytest.mark.usefixtures("bench")
-async def test_commands_of_one_server_go_with_its_number(make_client: Callable[..., Client]) -> None:
-    """Beside those of all servers each would be there twice."""
-    client = make_client()
-    server = Server(client)
-    client.config = client.config.model_copy(update={"discord_guild_id": server.guild.id})
-
-    async def numbers() -> list[int]:
-        return [len(await client.tree.fetch_commands(guild=each)) for each in (None, discord.Object(server.guild.id))]
-
-    async with server:
-        assert await numbers() == [0, 2]
         client = make_client()
         await server.restart(client)
         assert await numbers() == [2, 0]

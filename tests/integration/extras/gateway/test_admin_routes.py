@@ -182,6 +182,16 @@ def test_the_operator_submits_for_a_user(gate: Gate) -> None:
     assert [gate.submit().status for _ in range(8)] == [400] * 8
     gate.ask("POST", "/admin/ban/ada", admin=ADMIN)
     assert gate.submit(path, admin=ADMIN).status == 403
+    # No other login submits late, although any may make the setting that the function makes.
+    gate.sql("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 minute'")
+    submit = "SELECT runner.{}('identity', 'bob', 'x.py', 'x'::bytea, 'test', ARRAY['CPU'])"
+    url = login_of(gate.owner_url, "runner_test_front", "runner_frontend")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET runner.late = 'on'")
+        with refused("KR002", "closed at"):
+            connection.execute(submit.format("submit").encode())
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(submit.format("submit_late").encode())
 
 
 def test_a_late_place_is_marked(gate: Gate, finish: Finish) -> None:
@@ -194,16 +204,3 @@ def test_a_late_place_is_marked(gate: Gate, finish: Finish) -> None:
     assert {place["user_id"]: place["late"] for place in places} == {"ada": True, "bob": False}
     assert gate.ask("GET", "/board/identity").text.count(", late</td>") == 1
     assert {line.user_id: line.late for line in gate.bench.store.ranking("identity")} == {"ada": True, "bob": False}
-
-
-def test_no_other_login_submits_late(gate: Gate) -> None:
-    """Although any may make the setting that the function makes."""
-    gate.sql("UPDATE leaderboard.leaderboard SET deadline = now() - interval '1 minute'")
-    submit = "SELECT runner.{}('identity', 'ada', 'x.py', 'x'::bytea, 'test', ARRAY['CPU'])"
-    url = login_of(gate.owner_url, "runner_test_front", "runner_frontend")
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SET runner.late = 'on'")
-        with refused("KR002", "closed at"):
-            connection.execute(submit.format("submit").encode())
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            connection.execute(submit.format("submit_late").encode())

@@ -90,6 +90,14 @@ def stay(wrong: list[str], base: str, sent: Any) -> None:  # noqa: ANN401 - a re
         wrong.append(f"loads {sent.url}")
 
 
+def log_in(page: Any, base: str, token: str) -> None:  # noqa: ANN401 - a page of the browser
+    """By the form, to the first page."""
+    page.goto(f"{base}/login")
+    page.get_by_label("Token").fill(token)
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{base}/")
+
+
 #: Page, who looks at it, and under which name its picture is kept.
 PAGES = [
     ("/", None, "boards"),
@@ -130,10 +138,7 @@ def test_the_pages_are_fit_for_all(gate: Gate, chromium: Any, scheme: str, width
         page.on("console", functools.partial(complain, wrong, path))
         page.on("request", functools.partial(stay, wrong, base))
         if token is not None:
-            page.goto(f"{base}/login")
-            page.get_by_label("Token").fill(token)
-            page.keyboard.press("Enter")
-            page.wait_for_url(f"{base}/")
+            log_in(page, base, token)
         page.goto(f"{base}{path}", wait_until="load")
         found = axe.run(page)
         wrong += [
@@ -206,10 +211,7 @@ def test_a_double_click_and_a_held_key_submit_once(gate: Gate, chromium: Any) ->
     context = chromium.new_context()
     page = context.new_page()
     base = f"http://127.0.0.1:{gate.port}"
-    page.goto(f"{base}/login")
-    page.get_by_label("Token").fill("ada-token")
-    page.keyboard.press("Enter")
-    page.wait_for_url(f"{base}/")
+    log_in(page, base, "ada-token")
     page.goto(f"{base}/send?board=identity&gpu=CPU")
 
     def stored(number: int) -> None:

@@ -39,14 +39,16 @@ CODES = """
 SELECT s.id, c.id AS code_id, c.code FROM leaderboard.submission s JOIN leaderboard.code_files c ON c.id = s.code_id
 WHERE s.leaderboard_id = 1 AND s.id = ANY (ARRAY[1])
 """
-OWN = """
-SELECT s.id, s.file_name, s.submission_time, s.done, s.status AS mark, t.status, t.error, t.last_heartbeat,
-       t.created_at,
-       (SELECT jsonb_agg(jsonb_build_object('start', r.start_time, 'end', r.end_time, 'mode', r.mode, 'passed',
-                   r.passed, 'score', r.score, 'meta', r.meta, 'result', r.result, 'compilation', r.compilation))
+#: Its list of submissions, column by column.
+LISTED = """
+SELECT s.id, s.leaderboard_id, s.file_name, s.submission_time, s.done, s.status AS mark, t.status, t.error,
+       t.last_heartbeat, t.created_at, (SELECT jsonb_agg(jsonb_build_object(
+                   'mode', r.mode, 'passed', r.passed, 'score', r.score, 'start_time', r.start_time,
+                   'end_time', r.end_time, 'meta', coalesce(r.meta, '{}'), 'result', coalesce(r.result, '{}'),
+                   'compilation', coalesce(r.compilation, '{}')) ORDER BY r.start_time)
         FROM leaderboard.runs r WHERE r.submission_id = s.id AND NOT r.secret) AS runs
 FROM leaderboard.submission s LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id
-WHERE s.leaderboard_id = 1 AND s.user_id = 'ada'
+WHERE s.id = %s AND s.user_id = 'ada'
 """
 VALIDATED = """
 SELECT s.id, v.fully_validated FROM leaderboard.submission s
@@ -81,7 +83,7 @@ def test_its_pages_read_what_they_need(gate: Gate, board: Connection) -> None:
     assert (page["name"], page["lang"], page["visibility"]) == ("identity", "py", "public")
     (code,) = board.execute(CODES).fetchall()
     assert b"custom_kernel" in code["code"]
-    (own,) = board.execute(OWN).fetchall()
+    (own,) = board.execute(LISTED, (code["id"],)).fetchall()
     assert (own["done"], own["status"]) == (True, "succeeded")
     assert "leaderboard" in {run["mode"] for run in own["runs"]}
     assert board.execute(VALIDATED).fetchall() == [{"id": own["id"], "fully_validated": None}]

@@ -39,7 +39,7 @@ def test_a_new_cli_id_waits_for_an_operator(gate: Gate, bench: Bench) -> None:
 
 
 def test_no_account_is_taken_over(gate: Gate, bench: Bench) -> None:
-    """An existing user needs the operator's word; the login before ends then."""
+    """An existing user needs the word of the operator; the login before ends then, and with a new token or a revoke."""
     state = begin(gate)
     with pytest.raises(SubmissionError, match="exists already"):
         approve(bench.store, state[:8], "ada")
@@ -52,6 +52,15 @@ def test_no_account_is_taken_over(gate: Gate, bench: Bench) -> None:
     for bad in ("", "temp_12345678", "a\nb", "x" * 256):
         with pytest.raises(SubmissionError, match="user id"):
             approve(bench.store, begin(gate)[:8], bad)
+    set_token(bench.store, "ada", "new")
+    assert gate.ask("GET", "/user/submissions", cli=state).status == 401
+    assert gate.ask("GET", "/user/submissions", cli="new").status == 200
+    assert gate.ask("GET", "/user/submissions", web="ada-web").status == 200
+    assert revoke(bench.store, "ada")
+    assert gate.ask("GET", "/user/submissions", cli="new").status == 401
+    assert gate.ask("GET", "/user/submissions", web="ada-web").status == 401
+    assert not revoke(bench.store, "nobody")
+    assert (states(bench.store)["ada"], states(bench.store)["bob"]) == ("no login", "valid")
 
 
 def test_users_are_numbers_where_kernelbot_has_the_tables(gate: Gate, bench: Bench) -> None:
@@ -77,18 +86,6 @@ def test_users_are_numbers_where_kernelbot_has_the_tables(gate: Gate, bench: Ben
         assert "\n" not in str(error.value.diag.message_primary)
     assert gate.sql(submit, "4711")
     assert gate.sql("SELECT DISTINCT user_id FROM leaderboard.submission") == [("4711",)]
-
-
-def test_a_token_and_its_end(gate: Gate, bench: Bench) -> None:
-    """A new one ends the one before; revoking ends all, the website's too."""
-    set_token(bench.store, "ada", "new")
-    assert gate.ask("GET", "/user/submissions", cli="ada-token").status == 401
-    assert gate.ask("GET", "/user/submissions", cli="new").status == 200
-    assert revoke(bench.store, "ada")
-    assert gate.ask("GET", "/user/submissions", cli="new").status == 401
-    assert gate.ask("GET", "/user/submissions", web="ada-web").status == 401
-    assert not revoke(bench.store, "nobody")
-    assert states(bench.store) == {"ada": "no login", "bob": "valid"}
 
 
 def ask_for_login(gate: Gate, number: int, origin: str) -> None:
@@ -187,14 +184,10 @@ def test_an_operator_approves_a_new_user_on_a_page(gate: Gate) -> None:
     assert gate.ask("GET", "/user/submissions", cli=second).status == 401
 
 
-@pytest.mark.parametrize("public_url", [None, "http://kernels.example", "https://kernels.example"])
-def test_a_session_behind_a_proxy_is_sent_with_encryption_alone(
-    open_gate: Callable[..., Gate], public_url: str | None
-) -> None:
+def test_a_session_behind_a_proxy_is_sent_with_encryption_alone(gate: Gate, open_gate: Callable[..., Gate]) -> None:
     """The address that browsers see says whether there is any, whatever the proxy tells of itself."""
-    gate = open_gate(gateway_public_url=public_url)
-    gate.user("ada")
     headers = {"Content-Type": FORM, "Sec-Fetch-Site": "same-origin"}
-    answer = gate.ask("POST", "/login", b"token=ada-token", headers=headers)
-    assert answer.status == 303
-    assert ("; Secure" in answer.headers["set-cookie"]) is (public_url == "https://kernels.example")
+    plain, encrypted = (open_gate(gateway_public_url=f"{scheme}://kernels.example") for scheme in ("http", "https"))
+    for each, is_secure in ((gate, False), (plain, False), (encrypted, True)):
+        answer = each.ask("POST", "/login", b"token=ada-token", headers=headers)
+        assert (answer.status, "; Secure" in answer.headers["set-cookie"]) == (303, is_secure)

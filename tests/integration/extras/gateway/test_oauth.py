@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
@@ -180,18 +181,8 @@ def test_a_person_is_let_in(site: Gate, github: StandIn) -> None:
     assert browser.get("/mine").status == 303
 
 
-def test_discord_names_people_by_long_numbers(site: Gate, github: StandIn) -> None:
-    """As text; a number of GitHub's length is refused, so one number never names two people."""
-    github.person = {"id": "112233445566778899", "username": "clyde"}
-    assert "clyde" in log_in(site, github, "discord").get("/mine").text
-    github.person = {"id": "4711", "username": "octocat"}
-    assert attempt(Browser(site), github, "discord").status == 403
-    github.person = {"id": 112233445566778899, "login": "clyde"}
-    assert attempt(Browser(site), github).status == 403
-
-
 def test_a_foreign_link_takes_nothing_over(site: Gate, github: StandIn) -> None:
-    """An answer counts in the browser that asked, with its state, at its provider; KernelBot's state does not."""
+    """An answer counts in the browser that asked, with its state, at its provider; it leads to no other site."""
     mallory, victim = Browser(site), Browser(site)
     query = github.authorize(begin(mallory))
     assert come_back(victim, query).status == 400
@@ -204,19 +195,17 @@ def test_a_foreign_link_takes_nothing_over(site: Gate, github: StandIn) -> None:
         assert refused.status == 400, bad
         checked(refused)
     assert come_back(mallory, query, "discord").status == 400
+    # A cookie that was not ours begins nothing, whatever the state.
+    others = [base64.urlsafe_b64encode(b'["github","%s","v","/"]' % state).decode() for state in (b"", b"another")]
+    for cookie in ("x", "", "W10=", "bnVsbA==", *others, "e30=", "%ff", "[" * 3000):
+        for state in ("", "x"):
+            victim.cookie = f"{oauth._cookie(state, secure=False)}={cookie}"
+            assert come_back(victim, {"code": "c", "state": state}).status == 400, cookie
     assert github.exchanged == 0
     assert come_back(mallory, query).status == 303
     assert site.sql("SELECT count(*) FROM leaderboard.user_info") == [(1,)]
-
-
-def test_a_cookie_that_was_not_ours(site: Gate) -> None:
-    """Begins nothing, whatever the state."""
-    others = base64.urlsafe_b64encode(b'["github","","v","/"]').decode()
-    for cookie in ("x", "", "W10=", "bnVsbA==", others, "e30=", "%ff", "[" * 3000):
-        browser = Browser(site)
-        for state in ("", "x"):
-            browser.cookie = f"{oauth._cookie(state, secure=False)}={cookie}"
-            assert come_back(browser, {"code": "c", "state": state}).status == 400
+    for page in ("https://evil.example", "//evil.example", "/\\evil.example"):
+        assert attempt(Browser(site), github, next_page=page).headers["location"] == "/"
 
 
 #: A person at each provider.
@@ -224,43 +213,40 @@ OCTOCAT, CLYDE = "4711", "112233445566778899"
 PERSONS = {"github": {"id": int(OCTOCAT), "login": "octocat"}, "discord": {"id": CLYDE, "username": "clyde"}}
 
 
-@pytest.mark.parametrize(
-    ("row", "provider"),
-    [
-        # An operator's, another provider's, and one that a frontend made of a number of its own.
-        ((OCTOCAT, "x", True, None, "operator"), "github"),
-        ((OCTOCAT, None, False, "w", "discord"), "github"),
-        ((OCTOCAT, None, False, None, None), "github"),
-        ((CLYDE, "x", True, None, "operator"), "discord"),
-    ],
+#: Users who were there before, the provider that vouches for a person of their number, and whether it lets that one in.
+BEFORE: Final[tuple[tuple[Row, str, bool], ...]] = (
+    # An operator's, another provider's, and one that a frontend made of a number of its own.
+    ((OCTOCAT, "x", True, None, "operator"), "github", False),
+    ((OCTOCAT, None, False, "w", "discord"), "github", False),
+    ((OCTOCAT, None, False, None, None), "github", False),
+    ((CLYDE, "x", True, None, "operator"), "discord", False),
+    # Those of KernelBot's website, command line and bot.
+    ((OCTOCAT, None, False, "w", None), "github", True),
+    ((OCTOCAT, "x", True, None, "github"), "github", True),
+    ((CLYDE, None, False, None, None), "discord", True),
 )
-def test_a_user_whom_another_made_is_not_taken_over(site: Gate, github: StandIn, row: Row, provider: str) -> None:
-    """The provider's person is refused, and nothing changes."""
-    add(site, row)
-    before = site.sql("SELECT * FROM leaderboard.user_info")
-    github.person = PERSONS[provider]
-    refused = attempt(Browser(site), github, provider)
-    assert (refused.status, "exists already" in checked(refused)) == (403, True)
-    assert site.sql("SELECT * FROM leaderboard.user_info") == before
-    assert site.sql("SELECT count(*) FROM runner.web_login") == [(0,)]
 
 
-@pytest.mark.parametrize(
-    ("values", "provider"),
-    [
-        ((OCTOCAT, None, False, "w", None), "github"),
-        ((OCTOCAT, "x", True, None, "github"), "github"),
-        ((CLYDE, None, False, None, None), "discord"),
-    ],
-)
-def test_kernelbots_users_are_let_in(site: Gate, github: StandIn, values: Row, provider: str) -> None:
-    """Its website's, its command line's, its bot's."""
-    add(site, values)
-    github.person = PERSONS[provider]
-    assert "Ada" in log_in(site, github, provider).get("/mine").text
+def test_who_may_log_in_as_a_user_who_was_there_before(site: Gate, github: StandIn) -> None:
+    """KernelBot's own; a user whom another made is refused, and nothing changes."""
+    for row, provider, is_let_in in BEFORE:
+        site.sql("DELETE FROM leaderboard.user_info")
+        add(site, row)
+        before = site.sql("SELECT * FROM leaderboard.user_info")
+        github.person = PERSONS[provider]
+        if is_let_in:
+            assert "Ada" in log_in(site, github, provider).get("/mine").text, row
+            continue
+        refused = attempt(Browser(site), github, provider)
+        assert (refused.status, "exists already" in checked(refused)) == (403, True), row
+        assert site.sql("SELECT * FROM leaderboard.user_info") == before
+        assert site.sql("SELECT count(*) FROM runner.web_login") == [(0,)]
 
 
+#: Who a provider says came, and how that is answered.
 PEOPLE = [
+    # A number of the other provider's length: one number never names two people.
+    ({"id": int(CLYDE), "login": "clyde"}, 403),
     ({}, 502),
     ([], 502),
     ({"id": None, "login": "x"}, 502),
@@ -276,32 +262,35 @@ PEOPLE = [
 
 
 def test_what_a_provider_says_is_not_trusted(site: Gate, github: StandIn) -> None:
-    """Neither its form nor its length."""
+    """Neither its form nor its length; Discord names people by long numbers, as text."""
+    github.person = {"id": OCTOCAT, "username": "octocat"}
+    assert attempt(Browser(site), github, "discord").status == 403
     for person, status in PEOPLE:
         github.person = person
         answer = attempt(Browser(site), github)
         assert (answer.status, SECRET in checked(answer)) == (status, False)
         assert site.sql("SELECT count(*) FROM leaderboard.user_info") == [(0,)]
+    github.person = PERSONS["discord"]
+    assert "clyde" in log_in(site, github, "discord").get("/mine").text
 
 
-@pytest.mark.parametrize("last_first", [False, True])
-def test_logins_that_begin_in_two_tabs_both_end(site: Gate, github: StandIn, *, last_first: bool) -> None:
-    """In either order; each goes on to its own page, and its answer counts once."""
-    browser, queries, cookies = Browser(site), {}, []
-    for page in ("/mine", "/users"):
-        queries[page] = github.authorize(begin(browser, next_page=page))
-        cookies.append(browser.cookie)
-    browser.cookie = "; ".join(cookies)
-    for page in sorted(queries, reverse=last_first):
-        answer = browser.get(f"/auth/cli/github?{urlencode(queries[page])}")
-        assert (answer.status, answer.headers["location"]) == (303, page)
-        name = oauth._cookie(queries[page]["state"], secure=False)
-        assert f'{name}=""' in answer.headers["set-cookie"]
+def test_logins_that_begin_in_several_tabs(site: Gate, github: StandIn) -> None:
+    """Two end in either order, each on its own page, and its answer counts once; a browser keeps few that have begun.
 
-
-def test_a_browser_keeps_few_logins_that_have_begun(site: Gate, github: StandIn) -> None:
-    """A page of another site may begin as many as it likes, and a header that is too long is refused."""
-    browser, cookies = Browser(site), []
+    A page of another site may begin as many as it likes, and a header that is too long is refused.
+    """
+    for last_first in (False, True):
+        browser, queries, cookies = Browser(site), {}, []
+        for page in ("/mine", "/users"):
+            queries[page] = github.authorize(begin(browser, next_page=page))
+            cookies.append(browser.cookie)
+        browser.cookie = "; ".join(cookies)
+        for page in sorted(queries, reverse=last_first):
+            answer = browser.get(f"/auth/cli/github?{urlencode(queries[page])}")
+            assert (answer.status, answer.headers["location"]) == (303, page)
+            name = oauth._cookie(queries[page]["state"], secure=False)
+            assert f'{name}=""' in answer.headers["set-cookie"]
+    cookies = []
     for _ in range(6):
         begin(browser)
         cookies.append(browser.cookie)
@@ -355,12 +344,6 @@ def test_popcorn_cli_is_let_in_by_its_user(site: Gate, github: StandIn) -> None:
     site.user("bob")
     other, waits = Browser(site, "bob-token"), site.ask("GET", "/auth/init?provider=github").json["state"]
     assert other.post("/login/cli", f"csrf={other.csrf()}&code={waits[:8]}".encode()).status == 409
-
-
-def test_a_login_leads_to_no_other_site(site: Gate, github: StandIn) -> None:
-    """Whatever the address said at its beginning."""
-    for bad in ("https://evil.example", "//evil.example", "/\\evil.example"):
-        assert attempt(Browser(site), github, next_page=bad).headers["location"] == "/"
 
 
 @pytest.mark.usefixtures("limits_stand_still")

@@ -96,10 +96,30 @@ def members(open_gate: Callable[..., Gate]) -> tuple[Gate, list[Member]]:
     return gate, made
 
 
+def check_private_boards(gate: Gate) -> None:
+    """In feeds, pictures, winners and JSON they are as none; the feed of all and the list have public ones alone."""
+    stranger = Browser(gate)
+    for path in ("feed", "picture", "winners", ""):
+        query = "?format=json" if path == "" else ""
+        for board, (statement, _) in BOARDS.items():
+            answer = stranger.get(f"/board/{board}/{path}".rstrip("/") + query)
+            if "visibility" in statement:
+                none = stranger.get(f"/board/none/{path}".rstrip("/") + query)
+                assert (answer.status, answer.body) == (404, none.body), (path, board)
+            else:
+                assert answer.status == (404 if path == "winners" and board != "ended" else 200), (path, board)
+    for path in ("/feed", "/?format=json"):
+        text = stranger.get(path).text
+        assert [board for board in BOARDS if board in text.replace("closed_", "")] == ["ended", "open", "owner-no"]
+
+
 def test_pages_api_and_export_open_the_same_code(
     members: tuple[Gate, list[Member]], database_url: str, tmp_path: Path
 ) -> None:
-    """Of every member, to every viewer; an export is public for the same leaderboards, with the same scores."""
+    """Of every member, to every viewer; an export is public for the same leaderboards, with the same scores.
+
+    Nothing tells a private leaderboard from none.
+    """
     gate, made = members
     viewers = {user: Browser(gate, f"{user}-token") for user in USERS}
     viewers |= {"stranger": Browser(gate), "operator": Browser(gate, ADMIN)}
@@ -138,21 +158,4 @@ def test_pages_api_and_export_open_the_same_code(
     assert [number for number in range(100) if f"/entry/{number}?" in winners] == [max(public)]
     board = checked(Browser(gate).get("/board/ended"))
     assert f'<a href="/entry/{max(public)}?gpu=CPU">2 lines</a>' in board
-
-
-def test_nothing_tells_a_private_leaderboard_from_none(members: tuple[Gate, list[Member]]) -> None:
-    """In feeds, pictures, winners and JSON; the feed of all and the list have public ones alone."""
-    gate, _ = members
-    stranger = Browser(gate)
-    for path in ("feed", "picture", "winners", ""):
-        query = "?format=json" if path == "" else ""
-        for board, (statement, _) in BOARDS.items():
-            answer = stranger.get(f"/board/{board}/{path}".rstrip("/") + query)
-            if "visibility" in statement:
-                none = stranger.get(f"/board/none/{path}".rstrip("/") + query)
-                assert (answer.status, answer.body) == (404, none.body), (path, board)
-            else:
-                assert answer.status == (404 if path == "winners" and board != "ended" else 200), (path, board)
-    for path in ("/feed", "/?format=json"):
-        text = stranger.get(path).text
-        assert [board for board in BOARDS if board in text.replace("closed_", "")] == ["ended", "open", "owner-no"]
+    check_private_boards(gate)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Final
 from urllib.parse import quote
 
 import pytest
@@ -138,6 +139,12 @@ def test_boards_and_a_ranking(gate: Gate, browser: Browser) -> None:
     assert browser.get("/board/nothing").status == 404
     assert browser.get("/board/identity?offset=x").status == 422
     checked(browser.get("/board/nothing"))
+    # Style and script; no other file.
+    kinds = {"style.css": "text/css; charset=utf-8", "progress.js": "text/javascript; charset=utf-8"}
+    for name, kind in {**kinds, "favicon.svg": "image/svg+xml"}.items():
+        assert browser.get(f"/static/{name}").headers["content-type"] == kind
+    for name in ("app.py", "..%2fapp.py", "%2e%2e/app.py", "base.html"):
+        assert browser.get(f"/static/{name}").status in {404, 405}
 
 
 def test_a_board_shows_its_reference_and_times_side_by_side(gate: Gate, browser: Browser) -> None:
@@ -205,8 +212,8 @@ def test_a_closed_board_is_not_shown_to_strangers(gate: Gate, browser: Browser, 
     checked(refused)
 
 
-def test_login_and_logout(gate: Gate, browser: Browser) -> None:
-    """By the token of popcorn-cli; the cookie is for this address and for no script."""
+def test_login_and_logout(gate: Gate, browser: Browser, ada: Browser) -> None:
+    """By the token of popcorn-cli; the cookie is for this address and for no script, and ends with the token."""
     checked(browser.get("/login"))
     refused = browser.login("wrong")
     assert (refused.status, browser.cookie) == (401, "")
@@ -219,6 +226,31 @@ def test_login_and_logout(gate: Gate, browser: Browser) -> None:
     assert browser.post("/logout", b"").status == 403
     gone = browser.post("/logout", f"csrf={browser.csrf()}".encode())
     assert f'kernel_runner_session_{gate.port}=""' in gone.headers["set-cookie"]
+    # A cookie of a user, whatever the name, is signed with that user's key.
+    for user_id in ("o", "operator", "u", "\u2022operator"):
+        gate.user(user_id, token=f"token-{user_id.encode().hex()}")
+        someone = Browser(gate, f"token-{user_id.encode().hex()}")
+        assert someone.get("/mine").status == 200
+        assert someone.get("/hosts").status == 403
+    # At once, on every process; a cookie that was changed is none.
+    assert ada.get("/mine").status == 200
+    name, until, signature = ada.cookie.split(".")
+    kept, cookie = ada.cookie, ada.cookie.partition("=")[0]
+    for changed in (
+        f"{name}.{int(until) + 1}.{signature}",
+        f"{name}.{until}.{'0' * 64}",
+        f"{name}.1.{signature}",
+        f"{cookie}=x",
+        f"{cookie}=ub.9.\xe9",
+        f"{cookie}=o.99999999999.0",
+        f"{cookie}=..",
+        f"{cookie}=u%ff.99999999999.x",
+    ):
+        ada.cookie = changed
+        assert ada.get("/mine").status == 303, changed
+    ada.cookie = kept
+    revoke(gate.bench.store, "ada")
+    assert ada.get("/mine").status == 303
 
 
 def test_no_neighbour_logs_a_browser_in(open_gate: Callable[..., Gate]) -> None:
@@ -249,75 +281,43 @@ def test_two_gateways_of_one_host_do_not_log_each_other_out(open_gate: Callable[
         assert f"User-{number}" in browser.get("/mine").text
 
 
-def test_a_session_ends_with_its_token(gate: Gate, ada: Browser) -> None:
-    """At once, on every process; a cookie that was changed is none."""
-    assert ada.get("/mine").status == 200
-    name, until, signature = ada.cookie.split(".")
-    kept, cookie = ada.cookie, ada.cookie.partition("=")[0]
-    for changed in (
-        f"{name}.{int(until) + 1}.{signature}",
-        f"{name}.{until}.{'0' * 64}",
-        f"{name}.1.{signature}",
-        f"{cookie}=x",
-        f"{cookie}=ub.9.\xe9",
-        f"{cookie}=o.99999999999.0",
-        f"{cookie}=..",
-        f"{cookie}=u%ff.99999999999.x",
-    ):
-        ada.cookie = changed
-        assert ada.get("/mine").status == 303, changed
-    ada.cookie = kept
-    revoke(gate.bench.store, "ada")
-    assert ada.get("/mine").status == 303
-
-
-def test_a_user_named_like_the_operator_is_none(gate: Gate) -> None:
-    """A cookie of a user, whatever the name, is signed with that user's key."""
-    for user_id in ("o", "operator", "u", "\u2022operator"):
-        gate.user(user_id, token=f"token-{user_id.encode().hex()}")
-        someone = Browser(gate, f"token-{user_id.encode().hex()}")
-        assert someone.get("/mine").status == 200
-        assert someone.get("/hosts").status == 403
-
-
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "x" * 100, "http://[", ""])
-def test_a_form_of_another_site_is_refused(gate: Gate, ada: Browser, origin: str) -> None:
+def test_a_form_of_another_site_is_refused(gate: Gate, ada: Browser) -> None:
     """Even with the cookie and the right token."""
     csrf = ada.csrf()
     gate.submit()
-    for path in ("/view/1/cancel", "/logout", "/login"):
-        assert ada.post(path, f"csrf={csrf}&token=ada-token".encode(), origin=origin).status == 403
+    for origin in ("https://evil.example", "null", "http://127.0.0.1:1", "x" * 100, "http://[", ""):
+        for path in ("/view/1/cancel", "/logout", "/login"):
+            assert ada.post(path, f"csrf={csrf}&token=ada-token".encode(), origin=origin).status == 403, origin
     assert gate.sql("SELECT state FROM runner.job") == [("queued",)]
 
 
-@pytest.mark.parametrize(
-    ("sent", "status"),
-    [
-        # What the browser has compared, behind a proxy that names the gateway otherwise.
-        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://kernels.example"}, 303),
-        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://other.example"}, 303),
-        ({"Sec-Fetch-Site": "same-site", "Origin": "https://kernels.example"}, 403),
-        ({"Sec-Fetch-Site": "cross-site", "Host": "evil.example", "Origin": "https://evil.example"}, 403),
-        ({"Sec-Fetch-Site": "cross-site", "Origin": "null"}, 403),
-        # A browser that says its origin alone.
-        ({"Origin": "https://kernels.example"}, 303),
-        ({"Origin": "http://hall.example", "Host": "hall.example:80"}, 303),
-        ({"Origin": "http://hall.example:8080", "Host": "Hall.example:8080"}, 303),
-        ({"Origin": "http://hall.example:8080", "Host": "hall.example"}, 403),
-        ({"Origin": "https://kernels.example.evil.example"}, 403),
-        ({"Origin": "https://evil.example", "X-Forwarded-Host": "evil.example"}, 403),
-        ({"Origin": "null"}, 403),
-        ({}, 403),
-    ],
+#: Headers of a form, and how it is answered.
+ORIGINS: Final[tuple[tuple[dict[str, str], int], ...]] = (
+    # What the browser has compared, behind a proxy that names the gateway otherwise.
+    ({"Sec-Fetch-Site": "same-origin", "Origin": "https://kernels.example"}, 303),
+    ({"Sec-Fetch-Site": "same-origin", "Origin": "https://other.example"}, 303),
+    ({"Sec-Fetch-Site": "same-site", "Origin": "https://kernels.example"}, 403),
+    ({"Sec-Fetch-Site": "cross-site", "Host": "evil.example", "Origin": "https://evil.example"}, 403),
+    ({"Sec-Fetch-Site": "cross-site", "Origin": "null"}, 403),
+    # A browser that says its origin alone.
+    ({"Origin": "https://kernels.example"}, 303),
+    ({"Origin": "http://hall.example", "Host": "hall.example:80"}, 303),
+    ({"Origin": "http://hall.example:8080", "Host": "Hall.example:8080"}, 303),
+    ({"Origin": "http://hall.example:8080", "Host": "hall.example"}, 403),
+    ({"Origin": "https://kernels.example.evil.example"}, 403),
+    ({"Origin": "https://evil.example", "X-Forwarded-Host": "evil.example"}, 403),
+    ({"Origin": "null"}, 403),
+    ({}, 403),
 )
-def test_a_form_of_this_site_is_known_behind_a_proxy(
-    open_gate: Callable[..., Gate], sent: Mapping[str, str], status: int
-) -> None:
+
+
+def test_a_form_of_this_site_is_known_behind_a_proxy(open_gate: Callable[..., Gate]) -> None:
     """Whatever becomes of the name of the host there."""
     gate = open_gate(gateway_public_url="https://kernels.example")
     gate.user("ada")
-    headers = {"Host": "127.0.0.1:8000", "Content-Type": FORM, **sent}
-    assert gate.ask("POST", "/login", b"token=ada-token", headers=headers).status == status
+    for sent, status in ORIGINS:
+        headers = {"Host": "127.0.0.1:8000", "Content-Type": FORM, **sent}
+        assert gate.ask("POST", "/login", b"token=ada-token", headers=headers).status == status, sent
 
 
 def test_submitting_a_file_and_pasted_text(gate: Gate, ada: Browser, browser: Browser) -> None:
@@ -377,7 +377,7 @@ def test_trends_of_chosen_users(gate: Gate, browser: Browser) -> None:
     assert "Less than two scores" in checked(browser.get("/board/identity?range=day"))
 
 
-def test_a_list_of_submissions_shows_verdicts(gate: Gate, ada: Browser) -> None:
+def test_a_list_of_submissions_shows_verdicts_and_times(gate: Gate, ada: Browser, finish: Finish) -> None:
     """A wrong answer is one, whatever KernelBot's job status is; what waits says so. Forms choose among them."""
     gate.submit()
     gate.bench.store.complete(gate.bench.claim(), result(Verdict.WRONG_ANSWER, run_record("test", passed=False)))
@@ -392,10 +392,7 @@ def test_a_list_of_submissions_shows_verdicts(gate: Gate, ada: Browser) -> None:
         ("leaderboard=%3Cscript%3E", []),
     ):
         assert re.findall(r'href="/view/(\d+)"', checked(ada.get(f"/mine?{choice}"))) == ids
-
-
-def test_a_list_of_submissions_has_the_time_on_each_gpu_type(gate: Gate, ada: Browser, finish: Finish) -> None:
-    """Whatever else ran there."""
+    # The time on each GPU type, whatever else ran there.
     gpus = ["A", "B", "C", "D"]
     gate.bench.board("several", *gpus)
     gate.bench.submit(leaderboard="several", user_id="ada", mode="leaderboard", gpu_types=gpus)
@@ -539,15 +536,6 @@ def test_progress_comes_as_events(gate: Gate, ada: Browser, finish: Finish) -> N
     assert b'"done":true' in got
     assert b"Accepted" in got
     assert b"/static/progress.js" not in ada.get("/view/1").body
-
-
-def test_what_the_pages_need_is_served_here(browser: Browser) -> None:
-    """Style and script; no other file."""
-    kinds = {"style.css": "text/css; charset=utf-8", "progress.js": "text/javascript; charset=utf-8"}
-    for name, kind in {**kinds, "favicon.svg": "image/svg+xml"}.items():
-        assert browser.get(f"/static/{name}").headers["content-type"] == kind
-    for name in ("app.py", "..%2fapp.py", "%2e%2e/app.py", "base.html"):
-        assert browser.get(f"/static/{name}").status in {404, 405}
 
 
 def test_a_large_board_is_shown_in_pages(gate: Gate, browser: Browser) -> None:

@@ -69,8 +69,17 @@ def boards(site: Gate) -> list[tuple[object, ...]]:
     return site.sql("SELECT name, visibility FROM leaderboard.leaderboard ORDER BY name")
 
 
-def test_a_folder_becomes_a_board_for_trying(site: Gate) -> None:
-    """As `popcorn admin create-leaderboard` has it; a second time it replaces the first, submissions and all."""
+DIRECTORIES = ["", ".", "..", "../outside", "link", "/etc", "pmpp/../..", "nothing", "a\x00b", "x" * 5000, None, 1]
+
+
+def test_a_folder_becomes_a_board_and_no_path_leads_out(site: Gate, tmp_path: Path) -> None:
+    """Neither by dots nor by links; no answer shows a path of the host; a second time the folder replaces the first."""
+    for directory in DIRECTORIES:
+        answer = site.send_json("POST", "/admin/leaderboards", {"directory": directory}, admin=ADMIN)
+        assert answer.status in {400, 422}
+        assert str(tmp_path) not in answer.text
+        assert boards(site) == []
+    # As `popcorn admin create-leaderboard` has it; a second time it replaces the first, submissions and all.
     answer = site.send_json("POST", "/admin/leaderboards", {"directory": "pmpp/identity"}, admin=ADMIN)
     assert (answer.status, answer.json) == (200, {"status": "ok", "leaderboard": "identity-dev"})
     site.user("ada")
@@ -79,28 +88,6 @@ def test_a_folder_becomes_a_board_for_trying(site: Gate) -> None:
     assert site.send_json("POST", "/admin/leaderboards", closed, admin=ADMIN).status == 200
     assert boards(site) == [("identity-dev", "closed")]
     assert site.sql("SELECT count(*) FROM leaderboard.submission") == [(0,)]
-
-
-DIRECTORIES = ["", ".", "..", "../outside", "link", "/etc", "pmpp/../..", "nothing", "a\x00b", "x" * 5000, None, 1]
-
-
-def test_no_path_leads_out(site: Gate, tmp_path: Path) -> None:
-    """Neither dots nor links; no answer shows a path of the host."""
-    for directory in DIRECTORIES:
-        answer = site.send_json("POST", "/admin/leaderboards", {"directory": directory}, admin=ADMIN)
-        assert answer.status in {400, 422}
-        assert str(tmp_path) not in answer.text
-        assert boards(site) == []
-
-
-def test_an_archive_becomes_a_board(site: Gate) -> None:
-    """For trying by default; under a name of its own it is made once."""
-    assert send(site, archive()).json == {"status": "ok", "leaderboard": "mine-dev"}
-    assert send(site, archive(), visibility="closed").status == 200
-    assert boards(site) == [("mine-dev", "closed")]
-    assert send(site, archive(), name="final").status == 200
-    refused = send(site, archive(), name="final")
-    assert (refused.status, "exists already" in refused.detail) == (400, True)
 
 
 def test_a_closed_board_is_never_open(site: Gate) -> None:
@@ -126,13 +113,19 @@ ARCHIVES = [
 ]
 
 
-def test_an_archive_that_is_wrong(site: Gate, tmp_path: Path) -> None:
-    """Makes nothing, and its refusal shows no path of the host."""
+def test_an_archive_becomes_a_board(site: Gate) -> None:
+    """For trying by default; under a name of its own it is made once. A wrong one makes nothing and shows no path."""
     for data, name in ARCHIVES:
         answer = send(site, data, name)
         assert answer.status == 400, answer.text
         assert not any(place in answer.text for place in ("/tmp/", "kernel-runner-"))
         assert boards(site) == []
+    assert send(site, archive()).json == {"status": "ok", "leaderboard": "mine-dev"}
+    assert send(site, archive(), visibility="closed").status == 200
+    assert boards(site) == [("mine-dev", "closed")]
+    assert send(site, archive(), name="final").status == 200
+    refused = send(site, archive(), name="final")
+    assert (refused.status, "exists already" in refused.detail) == (400, True)
 
 
 def test_problems_are_updated(site: Gate, problems: Path) -> None:

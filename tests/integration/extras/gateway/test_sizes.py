@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-
-import pytest
+from functools import partial
 
 from runner.base.model import Verdict
 from runner.extras.gateway.live_pages import WALL
@@ -21,13 +20,6 @@ STATEMENTS = 10
 #: Five bytes of HTML for one of text.
 NAME = '"' * 250
 USERS = 110
-
-
-@pytest.fixture
-def full(gate: Gate) -> Gate:
-    """A gateway whose pages are full."""
-    crowd(gate)
-    return gate
 
 
 def crowd(gate: Gate) -> None:
@@ -77,9 +69,8 @@ def largest(gate: Gate) -> int:
     return int(number["details"]["id"])
 
 
-def pages(gate: Gate) -> list[tuple[Browser, str]]:
-    """Each page, as full as it can be, and who looks at it."""
-    number = largest(gate)
+def pages(gate: Gate, number: int) -> list[tuple[Browser, str]]:
+    """Each page, as full as it can be, and who looks at it. `number`: the submission with the largest page."""
     stranger, user, operator = Browser(gate), Browser(gate, "ada-token"), Browser(gate, ADMIN)
     return [
         (stranger, "/"),
@@ -117,9 +108,36 @@ def after_the_end(gate: Gate) -> list[tuple[Browser, str]]:
     ]
 
 
-def test_no_page_has_more_than_100_kb(full: Gate, statements: list[str]) -> None:
-    """Whatever users and operators have called things, printed and submitted. Few statements; 150 KB with all else."""
-    for browser, path in (each for fill in (pages, after_the_end) for each in fill(full)):
+def check_what_is_left_out(gate: Gate, number: int) -> None:
+    """Cases are counted, lists go on on the next page, and the whole code is a file."""
+    user = Browser(gate, "ada-token")
+    page = user.get(f"/view/{number}").text
+    assert re.search(r"<p class=\"note\">\d+ more cases are not shown.</p>", page)
+    code = user.get(f"/view/{number}/code")
+    assert (code.status, len(code.body)) == (200, 900_002)
+    assert code.headers["content-type"] == "text/plain; charset=utf-8"
+    assert code.headers["content-disposition"].startswith("attachment")
+    assert Browser(gate, "bob-token").get(f"/view/{number}/code").status == 403
+    assert gate.ask("GET", f"/view/{number}/code").status == 303
+    seen: set[str] = set()
+    offset = 0
+    link = re.compile(r'<h2><a href="/board/(?:other%20(\d+)|identity)')
+    while found := link.findall(gate.ask("GET", f"/?offset={offset}").text):
+        seen |= set(found)
+        offset += len(found)
+    assert len(seen) == 301
+
+
+def test_no_page_has_more_than_100_kb(gate: Gate, statements: list[str]) -> None:
+    """Whatever users and operators have called things, printed and submitted. Few statements; 150 KB with all else.
+
+    What does not fit is told, and can be had.
+    """
+    crowd(gate)
+    number = largest(gate)
+    check_what_is_left_out(gate, number)
+    # The pages after the end are made when the others have been read.
+    for browser, path in (each for fill in (partial(pages, number=number), after_the_end) for each in fill(gate)):
         statements.clear()
         answer = browser.get(path)
         sent = len(statements)
@@ -135,24 +153,3 @@ def test_no_page_has_more_than_100_kb(full: Gate, statements: list[str]) -> None
             assert read.status == 200, path
             assert read.json, path
             assert len(read.body) <= MOST_RECORD, path
-
-
-def test_what_does_not_fit_is_told_and_can_be_had(full: Gate) -> None:
-    """Cases that are left out are counted, lists go on on the next page, and the whole code is a file."""
-    number = largest(full)
-    user = Browser(full, "ada-token")
-    page = user.get(f"/view/{number}").text
-    assert re.search(r"<p class=\"note\">\d+ more cases are not shown.</p>", page)
-    code = user.get(f"/view/{number}/code")
-    assert (code.status, len(code.body)) == (200, 900_002)
-    assert code.headers["content-type"] == "text/plain; charset=utf-8"
-    assert code.headers["content-disposition"].startswith("attachment")
-    assert Browser(full, "bob-token").get(f"/view/{number}/code").status == 403
-    assert full.ask("GET", f"/view/{number}/code").status == 303
-    seen: set[str] = set()
-    offset = 0
-    link = re.compile(r'<h2><a href="/board/(?:other%20(\d+)|identity)')
-    while found := link.findall(full.ask("GET", f"/?offset={offset}").text):
-        seen |= set(found)
-        offset += len(found)
-    assert len(seen) == 301

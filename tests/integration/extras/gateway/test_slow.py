@@ -39,31 +39,26 @@ def test_a_body_that_does_not_come(gate: Gate, monkeypatch: pytest.MonkeyPatch) 
     assert gate.sql("SELECT count(*) FROM leaderboard.submission") == [(0,)]
 
 
-@pytest.mark.parametrize(
-    ("path", "more", "refused"),
-    [
+def test_bodies_that_do_not_come_keep_no_file_of_others_waiting(gate: Gate) -> None:
+    """Neither forms, which anybody may send, nor the files of one user, who is told."""
+    for path, more, refused in (
         ("/receipts", "Origin: http://x\r\n", False),
         ("/login", "Origin: http://x\r\n", False),
         ("/submission/identity/CPU/test", "X-Popcorn-Cli-Id: bob-token\r\n", True),
         ("/identity/CPU/test", "X-Popcorn-Cli-Id: bob-token\r\n", True),
         ("/send", "X-Popcorn-Cli-Id: bob-token\r\n", False),
-    ],
-)
-def test_bodies_that_do_not_come_keep_no_file_of_others_waiting(
-    gate: Gate, path: str, more: str, *, refused: bool
-) -> None:
-    """Neither forms, which anybody may send, nor the files of one user, who is told."""
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\n{more}Content-Type: text/plain\r\nContent-Length: 9\r\n\r\n"
-    with contextlib.ExitStack() as stack:
-        connections = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S))
-            for _ in range(limits.BODIES)
-        ]
-        for connection in connections:
-            connection.sendall(head.encode())
-        if refused:
-            assert connections[-1].recv(65536).startswith(b"HTTP/1.1 429")
-        assert gate.submit().status == 202
+    ):
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\n{more}Content-Type: text/plain\r\nContent-Length: 9\r\n\r\n"
+        with contextlib.ExitStack() as stack:
+            connections = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", gate.port), timeout=PATIENCE_S))
+                for _ in range(limits.BODIES)
+            ]
+            for connection in connections:
+                connection.sendall(head.encode())
+            if refused:
+                assert connections[-1].recv(65536).startswith(b"HTTP/1.1 429"), path
+            assert gate.submit().status == 202, path
 
 
 def large_result(gate: Gate) -> str:

@@ -100,15 +100,9 @@ def test_two_lists_of_problems_are_refused(tmp_path: Path) -> None:
         load_competition(path)
 
 
-def test_the_starter_set_loads() -> None:
-    """Our own competition file lists the three problems, each offered without an accelerator."""
-    loaded = load_competition(ROOT / "tasks" / "problems" / "starter.yaml")
-    assert [problem.name for problem in loaded] == ["identity", "vectoradd", "nvfp4_gemv"]
-    assert all("CPU" in problem.gpus and problem.deadline is None for problem in loaded)
-
-
 #: File, GPU types, and boards: each with the folder of its task, if that is called otherwise.
 BOARDS = (
+    ("starter", "CPU", "identity vectoradd nvfp4_gemv"),
     ("amd", "MI300", "amd-identity amd-fp8-mm amd-mixture-of-experts:amd_moe amd-mla-decode"),
     ("amd", "MI300x8", "amd-all2all amd-gemm-rs amd-ag-gemm"),
     ("linalg", "B200", "qr qr_v2 eigh cholesky"),
@@ -125,34 +119,28 @@ BOARDS = (
 )
 
 
-@pytest.mark.parametrize("file", sorted({file for file, *_ in BOARDS}))
-def test_the_boards_of_a_family_load(file: str) -> None:
-    """Under the public boards' names, on their types, which the tasks offer and the registry knows."""
-    problems, registry = ROOT / "tasks" / "problems", Registry.load()
-    boards = {
-        board.partition(":")[0]: (board.partition(":")[2] or board.replace("-", "_"), tuple(gpus.split()))
-        for of, gpus, names in BOARDS
-        for board in names.split()
-        if of == file
-    }
-    loaded = load_competition(problems / f"{file}.yaml")
-    assert {problem.name: problem.gpus for problem in loaded} == {name: gpus for name, (_, gpus) in boards.items()}
-    for problem in loaded:
-        directory, gpus = boards[problem.name]
-        assert problem.folder.task == load_folder(problems / directory).task
-        assert set(gpus) <= set(problem.folder.gpus)
-        assert [registry.get(gpu).name for gpu in gpus] == list(gpus)
-        assert problem.deadline is None
-
-
 def test_every_shipped_task_is_in_a_competition() -> None:
-    """A board for each folder, and no two of one name that stand for different tasks."""
-    boards = [
-        (problem.name, problem.folder.task)
-        for path in sorted((ROOT / "tasks" / "problems").glob("*.yaml"))
+    """Under the public boards' names, on types that its folder offers and the registry knows; one task to a name."""
+    problems, registry = ROOT / "tasks" / "problems", Registry.load()
+    expected = {
+        (file, board.partition(":")[0]): (board.partition(":")[2] or board.replace("-", "_"), tuple(gpus.split()))
+        for file, gpus, boards in BOARDS
+        for board in boards.split()
+    }
+    loaded = {
+        (path.stem, problem.name): problem
+        for path in sorted(problems.glob("*.yaml"))
         for problem in load_competition(path)
-    ]
-    for folder in sorted(path.parent for path in (ROOT / "tasks" / "problems").glob("*/task.yml")):
-        assert load_folder(folder).task in [task for _, task in boards], folder.name
-    for name, task in boards:
-        assert all(other == task for same, other in boards if same == name), name
+    }
+    assert {place: problem.gpus for place, problem in loaded.items()} == {
+        place: gpus for place, (_, gpus) in expected.items()
+    }
+    for place, problem in loaded.items():
+        directory, gpus = expected[place]
+        assert problem.folder.task == load_folder(problems / directory).task, place
+        assert set(gpus) <= set(problem.folder.gpus), place
+        assert [registry.get(gpu).name for gpu in gpus] == list(gpus), place
+        assert problem.deadline is None, place
+        assert all(other.folder.task == problem.folder.task for same, other in loaded.items() if same[1] == place[1])
+    folders = {path.parent.name for path in problems.glob("*/task.yml")}
+    assert folders == {directory for directory, _ in expected.values()}

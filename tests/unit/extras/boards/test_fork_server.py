@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -30,13 +29,6 @@ def main() -> int:
     return _CODE
 
 
-@pytest.fixture
-def servers() -> Iterator[ForkServers]:
-    """Servers, closed afterwards."""
-    with ForkServers() as made:
-        yield made
-
-
 def _start(servers: ForkServers, directory: Path, role: str = __name__) -> Started:
     return servers.start(
         role,
@@ -54,13 +46,23 @@ def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
     return stream
 
 
-def test_a_wait_without_timeout_has_no_limit(
-    servers: ForkServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _end_alone(servers: ForkServers, directory: Path) -> None:
+    """A role that cannot be imported ends its fork; the server goes on."""
+    for role in ("tests.no_such_role", "tests.no_such_role_either"):
+        fork = _start(servers, directory, role=role)
+        assert fork.wait(timeout=PATIENCE_S) == 1
+        for pipe in (fork.stdin, fork.stdout):
+            _pipe(pipe).close()
+
+
+def _wait_without_limit(fork: Started) -> None:
     """It outlasts the limit that servers have; with a timeout it ends, and the fork can be waited for again."""
-    fork = _start(servers, tmp_path)
-    monkeypatch.setattr(fork_server, "_PATIENCE_S", 0.01)
-    with ThreadPoolExecutor() as pool, _pipe(fork.stdout):
+    with (
+        ThreadPoolExecutor() as pool,
+        _pipe(fork.stdout),
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        patched.setattr(fork_server, "_PATIENCE_S", 0.01)
         waiting = [pool.submit(fork.wait) for _ in range(2)]
         with pytest.raises(TimeoutError):
             waiting[0].result(timeout=0.2)
@@ -68,30 +70,23 @@ def test_a_wait_without_timeout_has_no_limit(
             fork.wait(timeout=0)
         _pipe(fork.stdin).close()
         assert [each.result(timeout=PATIENCE_S) for each in waiting] == [_CODE, _CODE]
-    monkeypatch.undo()
     assert fork.wait() == _CODE
 
 
-def test_forks_end_with_a_server_that_dies(servers: ForkServers, tmp_path: Path) -> None:
-    """They are killed and reported as killed at once; the next order says that the server has ended."""
-    forks = [_start(servers, tmp_path) for _ in range(2)]
-    server = int(_pipe(forks[0].stdout).readline())
-    _pipe(forks[1].stdout).readline()
-    os.kill(server, signal.SIGKILL)
-    for fork in forks:
-        assert fork.wait(timeout=PATIENCE_S) == -signal.SIGKILL
-        assert wait([_pipe(fork.stdout).fileno()], PATIENCE_S), "the fork still holds its standard output"
-        assert _pipe(fork.stdout).read() == b""
-        for pipe in (fork.stdin, fork.stdout):
-            _pipe(pipe).close()
-    with pytest.raises(ForkServerLost, match="has ended"):
-        _start(servers, tmp_path)
-
-
-def test_a_role_that_cannot_be_imported_ends_its_fork_alone(servers: ForkServers, tmp_path: Path) -> None:
-    """The server goes on."""
-    for role in ("tests.no_such_role", "tests.no_such_role_either"):
-        fork = _start(servers, tmp_path, role=role)
-        assert fork.wait(timeout=PATIENCE_S) == 1
-        for pipe in (fork.stdin, fork.stdout):
-            _pipe(pipe).close()
+def test_forks_and_their_server(tmp_path: Path) -> None:
+    """One that ends leaves the server; when that dies, its forks are killed, and reported as killed, at once."""
+    with ForkServers() as servers:
+        _end_alone(servers, tmp_path)
+        _wait_without_limit(_start(servers, tmp_path))
+        forks = [_start(servers, tmp_path) for _ in range(2)]
+        server = int(_pipe(forks[0].stdout).readline())
+        _pipe(forks[1].stdout).readline()
+        os.kill(server, signal.SIGKILL)
+        for fork in forks:
+            assert fork.wait(timeout=PATIENCE_S) == -signal.SIGKILL
+            assert wait([_pipe(fork.stdout).fileno()], PATIENCE_S), "the fork still holds its standard output"
+            assert _pipe(fork.stdout).read() == b""
+            for pipe in (fork.stdin, fork.stdout):
+                _pipe(pipe).close()
+        with pytest.raises(ForkServerLost, match="has ended"):
+            _start(servers, tmp_path)

@@ -16,6 +16,7 @@ import pytest
 
 from tests.integration.extras.gateway.contract.clients import log
 from tests.integration.extras.gateway.contract.site import CAPTURE, RUNS, STREAMED, Site, site
+from tests.integration.extras.gateway.test_kernelboard import LISTED
 
 #: The first check waits for all submissions, on a loaded machine too.
 pytestmark = pytest.mark.timeout(1800)
@@ -114,19 +115,6 @@ def test_a_capture_comes_with_report_text_and_csv(live: Site) -> None:
     assert all(told["versions"].values())
     (row,) = live.details["strict_profile"]["runs"]
     assert row["mode"] == "profile.1"
-
-
-#: What kernelboard's list of submissions reads, column by column.
-LISTED: Final = """
-SELECT s.id, s.leaderboard_id, s.file_name, s.submission_time, s.done, t.status, t.error, t.last_heartbeat,
-       t.created_at, (SELECT jsonb_agg(jsonb_build_object(
-                   'mode', r.mode, 'passed', r.passed, 'score', r.score, 'start_time', r.start_time,
-                   'end_time', r.end_time, 'meta', coalesce(r.meta, '{}'), 'result', coalesce(r.result, '{}'),
-                   'compilation', coalesce(r.compilation, '{}')) ORDER BY r.start_time)
-        FROM leaderboard.runs r WHERE r.submission_id = s.id AND NOT r.secret) AS runs
-FROM leaderboard.submission s LEFT JOIN leaderboard.submission_job_status t ON t.submission_id = s.id
-WHERE s.id = %s
-"""
 
 
 @pytest.mark.parametrize("name", EVERY)
