@@ -171,11 +171,11 @@ class _Writing:
         pieces = (self._named(_FROM_DATABASE, lines) for lines in self._database.stream("submissions", self._scope))
         for group in groups(pieces, code_bytes=GROUP_BYTES):
             hashes = group.column("code_sha256").to_pylist()
-            odd = [self.codes.odd.get(sha256) for sha256 in hashes]
-            encodings = [PLAIN if oddness is None else oddness.encoding for oddness in odd]
+            odd = [self.codes.odd.get(sha256, (PLAIN, ())) for sha256 in hashes]
+            encodings = [encoding for encoding, _ in odd]
             flags = [
-                checks if oddness is None else sorted({*checks, *oddness.flags})
-                for checks, oddness in zip(group.column("flags").to_pylist(), odd, strict=True)
+                sorted({*checks, *own}) if own else checks
+                for checks, (_, own) in zip(group.column("flags").to_pylist(), odd, strict=True)
             ]
             columns = dict(zip(group.column_names, group.columns, strict=True))
             columns["flags"] = pa.array(flags, SUBMISSIONS.field("flags").type)
