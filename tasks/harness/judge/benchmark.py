@@ -266,7 +266,7 @@ class Benchmark:
             waits = waits_of([samples[number] for number in numbers], unexplained(samples, numbers, facts))
             # Few control calls make the error large: it is no reason not to ask.
             stalls = stalls_too_often(samples, replace(facts, stalled_error=0.0))
-            if stopping.marks_waits(waits) or stalls:
+            if stopping.refuses_waits(waits) or stalls:
                 self._add_controls_to_tell(timed)
                 facts = self._hand_over(timed, samples)
         samples = with_copies(samples, facts)

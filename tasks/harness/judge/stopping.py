@@ -104,10 +104,6 @@ class Stopping:
         enough = not few_runs and so_far.relative_width <= self.noisy
         return "enough" if enough and so_far.judged_ns >= self.enough_ns else None
 
-    def marks_waits(self, waits: Waits) -> bool:
-        """Whether waits for a core are so large a part of the spans that a result with them is noisy."""
-        return waits.waited_ns > self.noisy * (waits.span_ns - waits.waited_ns)
-
     def refuses_waits(self, waits: Waits) -> bool:
         """Whether waits for a core are too large a part of the spans. Other processes must have had the core, too."""
         return waits.waited_ns > self.refuse * (waits.span_ns - waits.waited_ns)
