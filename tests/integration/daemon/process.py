@@ -1,4 +1,4 @@
-"""A daemon in a process to be sent signals: it says `begun`, `stopping`, `cancelled`; its run has a gate."""
+"""A daemon in a process to be sent signals: it says `begun`, `handed`, `stopping`, `cancelled`; its run has a gate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 
 SCRIPT = """
-import json, signal, sys, threading
+import json, signal, sys, threading, time
 from runner.base import logs
 from runner.daemon.signals import signals
 from tests.integration.daemon.rig import Gate, Rig
@@ -22,6 +22,13 @@ rig.evaluator.script = gate = Gate()
 def say_when(event, what):
     threading.Thread(target=lambda: (event.wait(), print(what, flush=True)), daemon=True).start()
 
+def say_when_handed():
+    gate.go.wait()
+    while not rig.daemon._writer.pending:
+        time.sleep(0.001)
+    print("handed", flush=True)
+
+threading.Thread(target=say_when_handed, daemon=True).start()
 say_when(gate.begun, "begun")
 say_when(gate.cancelled, "cancelled")
 say_when(rig.control.stop, "stopping")

@@ -22,6 +22,7 @@ class Watch:
     #: `time.monotonic()` when the last registration was answered, and when the last reclaim began.
     registered_s: float = 0.0
     reclaimed_s: float = 0.0
+    opened: list[str] = field(default_factory=list)
     #: What the listener has heard and acted on: it has come back for more.
     heard: list[Wakeup] = field(default_factory=list)
     #: Cleared: the next claim waits.
@@ -65,7 +66,11 @@ def watch(rig: Rig) -> Watch:
             self.at_hand = super().listen(stop=stop, timeout_s=timeout_s)
             return self.at_hand
 
-    rig.store_factory = lambda purpose: Watched(rig.daemon_url, application_name=f"daemon {purpose}")
+    def make(purpose: str) -> Store:
+        seen.opened.append(purpose)
+        return Watched(rig.daemon_url, application_name=f"daemon {purpose}")
+
+    rig.store_factory = make
     return seen
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +27,7 @@ from tests.chaos.server import Server
 from tests.integration.daemon.groups import known, looking
 from tests.integration.daemon.process import ROOT
 from tests.integration.daemon.proxy import Proxy
-from tests.integration.daemon.rig import Rig
+from tests.integration.daemon.rig import MakeRig, Rig
 from tests.support.waiting import PATIENCE_S, wait_until
 
 #: Items in whose middle everything is killed: 400 by default, or KERNEL_RUNNER_TEST_EXAMPLES.
@@ -68,35 +70,39 @@ def test_ten_lines_from_candidates_to_rewards(served: Rig) -> None:
     assert _rows(served.url, "SELECT count(*) FROM runner.item") == [(len(items),)]
 
 
-def test_a_quota_below_what_a_client_sends_at_once_lets_all_through(served: Rig) -> None:
+@pytest.mark.parametrize("most", [1, 5])
+def test_a_quota_below_what_a_client_sends_at_once_lets_all_through(served: Rig, most: int) -> None:
     """In smaller parts: waiting alone would never end."""
-    for most in (1, 5):
-        served.sql("SELECT runner.set_open_items(session_user, session_user, %(most)s)", most=most)
-        with Client(served.url, gpu_type="CPU") as client:
-            results = client.evaluate(item(10 * most + number) for number in range(6))
-            assert [result.correct for result in results] == [True] * 6
-
-
-def test_what_a_caller_gets_wrong_is_a_sentence(served: Rig) -> None:
-    """Not an error of the driver, and before anything is evaluated; equal items may share a key, others may not."""
-    one, other = (replace(item(number), key="same") for number in (1, 2))
-    wrong: list[tuple[list[Item], dict[str, Any], str]] = [
-        ([one, other], {}, "'same' is the key of two items"),
-        *(([replace(one, key=key)], {}, "key '") for key in ("a\0b", "\ud800", "a\nb", "k" * 300)),
-        *(
-            ([one], settings, "^setting ")
-            for settings in ({"rtol": float("nan")}, {"a\0": 1}, {"inputs": 5.0}, {"inputs": {1}})
-        ),
-    ]
-    for items, settings, says in wrong:
-        with (
-            Client(served.url, gpu_type="CPU", settings=settings) as client,
-            pytest.raises(SubmissionError, match=says),
-        ):
-            client.evaluate(items)
-    assert served.evaluator.seen == []
+    served.sql("SELECT runner.set_open_items(session_user, session_user, %(most)s)", most=most)
     with Client(served.url, gpu_type="CPU") as client:
-        assert [result.verdict for result in client.evaluate([one, one])] == ["accepted"] * 2
+        assert [result.correct for result in client.evaluate(item(number) for number in range(6))] == [True] * 6
+
+
+@pytest.mark.parametrize("key", ["a\0b", "\ud800", "a\nb", "k" * 300])
+def test_a_key_that_is_none_is_a_sentence(served: Rig, key: str) -> None:
+    """Not an error of the driver."""
+    with Client(served.url, gpu_type="CPU") as client, pytest.raises(SubmissionError, match="key '"):
+        client.evaluate([replace(item(1), key=key)])
+
+
+@pytest.mark.parametrize("settings", [{"rtol": float("nan")}, {"a\0": 1}, {"inputs": 5.0}, {"inputs": {1}}])
+def test_a_setting_that_is_none_is_a_sentence(served: Rig, settings: dict[str, Any]) -> None:
+    """Of the call, and before anything is evaluated."""
+    with (
+        Client(served.url, gpu_type="CPU", settings=settings) as client,
+        pytest.raises(SubmissionError, match=r"^setting "),
+    ):
+        client.evaluate([item(1)])
+
+
+def test_a_key_for_two_candidates_is_an_error(served: Rig) -> None:
+    """Not the first one's result for both; equal items may share a key."""
+    one, other = item(1), item(2)
+    with Client(served.url, gpu_type="CPU") as client:
+        with pytest.raises(SubmissionError, match="'same' is the key of two items"):
+            client.evaluate([replace(one, key="same"), replace(other, key="same")])
+        twice = client.evaluate([replace(one, key="mine"), replace(one, key="mine")])
+    assert [result.verdict for result in twice] == ["accepted"] * 2
 
 
 @pytest.mark.usefixtures("long_pauses")
@@ -115,6 +121,21 @@ def test_a_fault_of_ours_is_no_reward(served: Rig) -> None:
         assert client.rewards(items, "kevin@1") == [0.0, None]
         with pytest.raises(EvaluationFaultError, match="the engine went away"):
             client.rewards(items, "kevin@1", strict=True)
+
+
+def test_a_caller_that_comes_again_finds_its_results(served: Rig) -> None:
+    """Under the keys of the first call: nothing runs twice, whatever the name of the batch."""
+    items = [item(number) for number in range(30)]
+    with Client(served.url, gpu_type="CPU", batch="first") as client:
+        first = client.evaluate(items)
+    seen = len(served.evaluator.seen)
+    with Client(served.url, gpu_type="CPU", batch="first") as client:
+        assert client.evaluate(items) == first
+    with Client(served.url, gpu_type="CPU") as client:
+        assert client.evaluate(items) == first
+        # Some of them known, some new.
+        assert [result.verdict for result in client.evaluate([*items[:3], item(99)])] == ["accepted"] * 4
+    assert len(served.evaluator.seen) == seen + 1
 
 
 def test_no_more_is_open_than_the_client_may_have(rig: Rig) -> None:
@@ -180,40 +201,82 @@ def test_an_outage_is_waited_out_or_said(rig: Rig, proxy: Proxy) -> None:
             client.evaluate([item(100)])
 
 
+def test_a_spooled_group_is_committed_later(make_rig: MakeRig, proxy: Proxy) -> None:
+    """The database is away when the group ends: its results wait on disk, and come in once."""
+    proxy.open()
+    rig = make_rig(daemon_url=proxy.url)
+    script = looking()
+    ended: list[int] = []
+
+    def shut(*given: Any) -> Any:  # noqa: ANN401 - as a script
+        if not ended:
+            proxy.shut()
+        ended.append(given[0].id)
+        return script(*given)
+
+    rig.evaluator.script = shut
+    rig.start()
+    rig.wait_for(lambda: known(rig.url), "the GPU type is published")
+    with Client(rig.url, gpu_type="CPU") as client:
+        stream = client.stream([item(number) for number in range(5)])
+        wait_until(lambda: rig.spool.count == 1, "it is spooled")
+        proxy.open()
+        assert {result.verdict for result in stream} == {"accepted"}
+    assert len(ended) == 1
+
+
 CLIENT = """
 import json, sys
-from pathlib import Path
 from runner.extras.trainers.client import Client
 from tests.integration.daemon.test_batches import item
 with Client(sys.argv[1], gpu_type="CPU", batch="storm", outstanding=128) as client:
     items = [item(n, of=n // 8) for n in range(int(sys.argv[2]))]
-    verdicts = {result.key: result.verdict for result in client.stream(items)}
-Path(sys.argv[3]).write_text(json.dumps(verdicts))
+    found = {}
+    for result in client.stream(items):
+        found[result.key] = [result.verdict, result.attempt]
+        if len(found) % 50 == 0:
+            print(len(found), flush=True)
+print(json.dumps(found), flush=True)
 """
 
 
-def _start(*command: object) -> subprocess.Popen[bytes]:
-    """A program that waits for its input to end, or ends by itself."""
-    return subprocess.Popen(
-        [sys.executable, *map(str, command)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+class _Killed:
+    """A program that is killed and started again."""
 
+    def __init__(self, *command: str) -> None:
+        self._command = [sys.executable, *command]
+        self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `close`
+        self.start()
 
-def _kill(child: subprocess.Popen[bytes]) -> None:
-    """As `kill -9`, and wait until it is gone."""
-    child.kill()
-    child.wait()
-    assert child.stdin is not None
-    child.stdin.close()
+    def start(self) -> None:
+        """Start it (again)."""
+        self._output.seek(0)
+        self._output.truncate()
+        self.child = subprocess.Popen(
+            self._command, cwd=ROOT, stdin=subprocess.PIPE, stdout=self._output, stderr=subprocess.DEVNULL
+        )
+
+    def kill(self) -> None:
+        """As `kill -9`, and wait until it is gone."""
+        self.child.send_signal(signal.SIGKILL)
+        self.child.wait()
+        assert self.child.stdin is not None
+        self.child.stdin.close()
+
+    @property
+    def said(self) -> list[str]:
+        """The lines of its output."""
+        return Path(f"/proc/self/fd/{self._output.fileno()}").read_text(encoding="utf-8").splitlines()
+
+    def close(self) -> None:
+        """Kill it for good."""
+        self.kill()
+        self._output.close()
 
 
 def test_daemon_database_and_client_are_killed_and_every_key_has_one_result(tmp_path: Path) -> None:
     """In the middle of all items; none has a second result, none runs again once it has one, and none is lost."""
-    journal, verdicts = tmp_path / "journal", tmp_path / "verdicts"
+    journal = tmp_path / "journal"
     with Server() as server:
         server.start()
         url = server.url("postgres")
@@ -226,26 +289,25 @@ def test_daemon_database_and_client_are_killed_and_every_key_has_one_result(tmp_
                 patience_s=PATIENCE_S + ITEMS / 20,
             )
 
-        daemons = "-m", "tests.integration.daemon.groups", url, '{"lease_s": 3.0}', journal
-        clients = "-c", CLIENT, url, ITEMS, verdicts
-        daemon = _start(*daemons)
+        daemon = _Killed("-m", "tests.integration.daemon.groups", url, '{"lease_s": 3.0}', str(journal))
         wait_until(lambda: known(url), "the GPU type is published")
-        client = _start(*clients)
+        client = _Killed("-c", CLIENT, url, str(ITEMS))
         try:
             wait_for(0.1)
-            _kill(daemon)
-            daemon = _start(*daemons)
+            daemon.kill()
+            daemon.start()
             wait_for(0.25)
             server.crash()
             server.start()
             wait_for(0.45)
-            _kill(client)
-            client = _start(*clients)
+            client.kill()
+            client.start()
             wait_for(1.0)
-            assert client.wait(3 * PATIENCE_S) == 0
-            found = json.loads(verdicts.read_text(encoding="utf-8"))
+            wait_until(lambda: client.child.poll() is not None, "the client ends", patience_s=3 * PATIENCE_S)
+            assert client.child.returncode == 0
+            found = json.loads(client.said[-1])
             assert len(found) == ITEMS
-            assert set(found.values()) == {"accepted"}
+            assert {verdict for verdict, _ in found.values()} == {"accepted"}
             counts = _rows(
                 url,
                 "SELECT count(*), count(DISTINCT i.key), count(DISTINCT r.item_id), count(DISTINCT r.seq),"
@@ -257,8 +319,8 @@ def test_daemon_database_and_client_are_killed_and_every_key_has_one_result(tmp_
             runs = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
             _check_runs(runs, _rows(url, over))
         finally:
-            _kill(client)
-            _kill(daemon)
+            client.close()
+            daemon.close()
 
 
 def _check_runs(runs: Sequence[dict[str, Any]], over: Sequence[tuple[Any, ...]]) -> None:

@@ -52,7 +52,6 @@ def health_report(rig: Rig) -> HealthReport:
 def test_a_result_is_counted_where_it_belongs(rig: Rig, health_report: HealthReport) -> None:
     """Claim, phases, verdict, turn-around; the slot is busy meanwhile, and its lease held."""
     before = Scrape(health_report)
-    assert before("kernel_runner_ready") == 1
     assert before("kernel_runner_slots", gpu_type="CPU", state="free") == 1
     gate, submission = rig.begin()
     during = Scrape(health_report)
@@ -101,18 +100,13 @@ def test_a_quarantined_slot_is_shown(rig: Rig, health_report: HealthReport) -> N
     rig.wait_for(lambda: health_report.ready()[0], "it is back")
 
 
-def test_what_is_not_ready_says_why_and_shows_its_queue(rig: Rig, health_report: HealthReport) -> None:
-    """In words for people, in one word for an alert. The database is asked for the queue once a minute at most."""
-    assert health_report.ready() == (True, {"ready": True, "status": "serving 1 x CPU"})
-    rig.store.drain("test-host", reason="new fan")
-    rig.wait_for(lambda: not health_report.ready()[0], "it drains")
-    assert health_report.ready()[1] == {"ready": False, "reason": "draining", "waiting_for": "draining: new fan"}
+def test_the_queue_is_shown_by_gpu_type(rig: Rig, health_report: HealthReport) -> None:
+    """With the age of the oldest job; the statement is sent once a minute at most."""
+    rig.store.drain("test-host", reason="a test")
+    rig.wait_for(lambda: rig.waiting_for == "draining: a test", "it drains")
     rig.submit()
     rig.submit()
     scrape = Scrape(health_report)
-    assert scrape("kernel_runner_ready") == 0
-    assert scrape("kernel_runner_not_ready", reason="draining") == 1
-    assert scrape("kernel_runner_not_ready", reason="database") == 0
     assert scrape("kernel_runner_queue_known") == 1
     assert scrape("kernel_runner_queue_jobs", gpu_type="CPU") == 2
     assert (scrape("kernel_runner_queue_oldest_seconds", gpu_type="CPU") or 0) > 0
@@ -121,6 +115,19 @@ def test_what_is_not_ready_says_why_and_shows_its_queue(rig: Rig, health_report:
     # 0.6 statements a second are an idle host's limit; the least pause between two of its looks is 3/4 of poll_s.
     looks_per_s = 1 / (2.0 * (0.75 + 0.97) / 2)
     assert looks_per_s + 1 / KEPT_S <= 0.6
+
+
+def test_what_is_not_ready_says_why(rig: Rig, health_report: HealthReport) -> None:
+    """In words for people, in one word for an alert."""
+    assert health_report.ready() == (True, {"ready": True, "status": "serving 1 x CPU"})
+    assert Scrape(health_report)("kernel_runner_ready") == 1
+    rig.store.drain("test-host", reason="new fan")
+    rig.wait_for(lambda: not health_report.ready()[0], "it drains")
+    assert health_report.ready()[1] == {"ready": False, "reason": "draining", "waiting_for": "draining: new fan"}
+    scrape = Scrape(health_report)
+    assert scrape("kernel_runner_ready") == 0
+    assert scrape("kernel_runner_not_ready", reason="draining") == 1
+    assert scrape("kernel_runner_not_ready", reason="database") == 0
 
 
 def test_a_main_thread_that_hangs_is_neither_alive_nor_ready(rig: Rig) -> None:

@@ -91,15 +91,21 @@ def test_a_run_survives_the_end_of_every_database_connection(rig: Rig) -> None:
     rig.wait_done(rig.submit())
 
 
+def a_run_with_a_heartbeat(rig: Rig, proxy: Proxy) -> tuple[Gate, int]:
+    """A daemon behind a proxy whose only run has begun and is kept alive; its gate, its submission."""
+    proxy.open()
+    gate, submission = rig.begin()
+    # Not only connected: a connection that is cut off while it is being made fails in another way.
+    beaten = CONNECTED + " AND state = 'idle' AND query LIKE '%%runner.heartbeat(%%'"
+    rig.wait_for(lambda: rig.sql(beaten, name="daemon heartbeat"), "the run is kept alive")
+    return gate, submission
+
+
 def test_an_unanswered_heartbeat_is_sent_again_in_time(make_rig: MakeRig, proxy: Proxy) -> None:
     """Its connection alone leads nowhere, and nothing says so: it is given up long before the lease is over."""
     rig = make_rig(daemon_url=proxy.url, lease_s=30.0, heartbeat_s=0.5)
     with capture_logs() as logs:
-        proxy.open()
-        gate, submission = rig.begin()
-        # Not only connected: a connection that is cut off while it is being made fails in another way.
-        beaten = CONNECTED + " AND state = 'idle' AND query LIKE '%%runner.heartbeat(%%'"
-        rig.wait_for(lambda: rig.sql(beaten, name="daemon heartbeat"), "the run is kept alive")
+        gate, submission = a_run_with_a_heartbeat(rig, proxy)
         assert proxy.silence("daemon heartbeat") == 1
         began = rig.sql("SELECT now() AS now")[0]["now"]
         renewed = f"SELECT FROM {JOBS} WHERE lease_expires_at > %(began)s + interval '31 seconds'"

@@ -15,11 +15,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from runner.base.config import Config
+from runner.base.errors import EvaluationError
 from runner.base.model import Job, JobResult, Mode, Slot, Verdict
 from runner.evaluation import build_cache
 from runner.evaluation.evaluate import Evaluator
+from runner.evaluation.leftovers import keep_out
 from runner.task_format import load_folder
 from runner.task_format.model import Harness, Task
+from sandbox.errors import EngineRefused
 from sandbox.host.engine import DockerEngine
 from tests.integration.evaluation.conftest import VECTORADD, evaluator_with
 from tests.integration.evaluation.conftest import evaluate as evaluate_on
@@ -144,6 +147,16 @@ def made(docker_engine: DockerEngine, settings: Config) -> Iterator[Evaluator]:
     with evaluator_with(docker_engine, settings, build_workers="auto", warm_containers=0) as evaluator:
         evaluator._build_cache.arrange([SLOT])
         yield evaluator
+
+
+class Stuck:
+    """A container that cannot be removed."""
+
+    id = "0123456789abcdef"
+
+    def close(self) -> None:
+        """Not now."""
+        raise EngineRefused("it will not go")
 
 
 def evaluate(evaluator: Evaluator, given: Job, slot: Slot = SLOT) -> JobResult:
@@ -283,6 +296,13 @@ def test_nvcc_runs_once_for_both_jobs_and_its_facts_stand_with_both(made: Evalua
         assert [run.compilation is not None and run.compilation["success"] for run in result.runs] == [True] * 3
         assert [step["name"] for step in result.report["steps"]] == ["test", "benchmark", "leaderboard"]
     assert len(built(logs)) == 1
+
+
+def test_a_job_does_not_run_beside_a_container_that_would_not_go(made: Evaluator) -> None:
+    """The run before it left one behind: that is no verdict, and the job is tried elsewhere."""
+    keep_out(SLOT.name, Stuck(), EngineRefused("it will not go"), made._resources.quarantine)
+    with pytest.raises(EvaluationError, match=r"slot cpu0 cannot be used: .*it will not go"):
+        evaluate(made, job("pass"))
 
 
 def test_without_a_spare_core_a_job_is_built_on_its_slots_cores(

@@ -15,6 +15,7 @@ from tests.integration.store.conftest import (
     Bench,
     Db,
     count,
+    enqueue,
     notes,
     ranked,
     result,
@@ -200,6 +201,16 @@ def test_the_mark_of_another_outlives_a_rerun_that_was_on_its_way(queue: Bench, 
     queue.store.rerun(Selection(submission_id=cheat))
     evaluate(queue)
     assert words(db, cheat)[:3] == (True, "active", "succeeded"), "our own mark goes with our verdict"
+
+
+def test_a_finished_submission_stays_closed_to_its_author_while_it_is_evaluated_again(bench: Bench) -> None:
+    """KernelBot's rule is that nothing is added to a finished submission; an operator's rerun opens no door."""
+    bench.board("identity", "A100", "H100")
+    submission_id = bench.submit(gpu_types=["A100"])
+    evaluate(bench, "A100")
+    bench.store.rerun(Selection(submission_id=submission_id))
+    with pytest.raises(SubmissionError, match="is finished"):
+        enqueue(bench.store, submission_id, mode="test", gpu_types=["H100"])
 
 
 def test_reruns_let_new_submissions_pass_and_take_turns_among_users(queue: Bench) -> None:

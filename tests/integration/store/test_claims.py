@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from runner.base.errors import DatabaseUnavailableError, StaleAttemptError
+from runner.base.errors import DatabaseUnavailableError, HostNameTakenError, StaleAttemptError
 from runner.base.model import Job, JobState, Verdict
 from runner.store import Claims, Completion, Ended
 from runner.store.clean import to_jsonb
 from runner.store.results import _result
-from tests.integration.store.conftest import Bench, Db, count, notes, ranked, refused, result, rows, run_record, value
+from tests.integration.store.conftest import Bench, Db, count, notes, refused, result, rows, run_record, value
 
 
 def claim(bench: Bench, host: str = "host-a", **slots: int) -> Claims:
@@ -55,6 +55,21 @@ def test_a_claim_says_how_the_host_stands(queue: Bench, db: Db) -> None:
     assert not claim(queue).registered
     queue.claim(host="host-b", lease_s=-1)
     assert queue.overdue()
+
+
+def test_two_daemons_cannot_go_by_one_name(bench: Bench, db: Db) -> None:
+    """The name is free once its daemon has said goodbye or was silent for a minute; draining outlives all of it."""
+    bench.register("host-a")
+    db.execute("UPDATE runner.host SET draining = true")
+    bench.register("host-a", version="2")
+    with pytest.raises(HostNameTakenError, match="expected instance other, found host-a"):
+        bench.register("host-a", instance="other")
+    db.execute("UPDATE runner.host SET last_seen = now() - interval '61 seconds'")
+    bench.register("host-a", instance="other")
+    bench.store.unregister_host("host-a", instance="other")
+    bench.register("host-a", instance="third")
+    (host,) = bench.store.hosts()
+    assert (host.draining, host.stopped_at, host.gpu_types) == (True, None, ("CPU",))
 
 
 def fail(bench: Bench, db: Db, job: Job, slot: str = "cpu0") -> None:
@@ -208,24 +223,28 @@ def test_cancelling_a_running_job_calls_its_host(bench: Bench, db: Db) -> None:
     assert bench.store.cancelled(job) == Ended(state=JobState.CANCELLED, submission_done=False)
 
 
-def test_a_name_is_free_once_its_daemon_has_said_goodbye(bench: Bench) -> None:
-    """Draining outlives that."""
-    bench.register("host-a")
-    bench.store.drain("host-a")
-    bench.store.unregister_host("host-a", instance="host-a")
-    bench.register("host-a", instance="other")
-    (host,) = bench.store.hosts()
-    assert (host.draining, host.stopped_at, host.gpu_types) == (True, None, ("CPU",))
-
-
-def test_a_daemon_whose_name_was_taken_does_not_make_it_look_alive(queue: Bench, db: Db) -> None:
-    """Neither its claims nor its heartbeats are a sign of life of the daemon that has the name now."""
+def test_a_name_that_another_daemon_has_taken_serves_its_owner_only(queue: Bench, db: Db) -> None:
+    """A host that stood still for a minute gets no job, renews no lease, releases nothing, and does not look alive."""
+    for _ in range(3):
+        queue.submit()
+    queue.register("host-a", instance="first")
+    held = queue.store.claim(host="host-a", slots={"CPU": 1}, lease_s=60, instance="first").jobs[0]
+    db.execute("UPDATE runner.host SET last_seen = now() - interval '2 minutes'")
     queue.register("host-a", instance="second")
+    (own,) = queue.store.claim(host="host-a", slots={"CPU": 1}, lease_s=60, instance="second").jobs
     db.execute("UPDATE runner.host SET last_seen = now() - interval '30 seconds'")
+
     claims = queue.store.claim(host="host-a", slots={"CPU": 1}, lease_s=60, instance="first")
     assert (claims.jobs, claims.registered, claims.rivals) == ((), False, None)
-    queue.store.heartbeat(host="host-a", lease_s=600, held=[], instance="first")
-    assert value(db, "SELECT now() - last_seen > interval '29 seconds' FROM runner.host")
+    keys = [(held.id, 1), (own.id, 1)]
+    states = queue.store.heartbeat(host="host-a", lease_s=600, held=keys, instance="first")
+    assert [state.ours for state in states] == [False, False]
+    assert queue.store.recover(host="host-a", keep=(), instance="first") == []
+    assert value(db, "SELECT now() - last_seen > interval '29 seconds' FROM runner.host"), "it does not look alive"
+    renewed = "SELECT max(lease_expires_at) > now() + interval '61 seconds', count(*) FROM runner.job"
+    assert rows(db, f"{renewed} WHERE state = 'running'") == [(False, 2)]
+    assert queue.store.claim(host="host-a", slots={}, lease_s=60, instance="second").registered
+    assert [back.job_id for back in queue.store.recover(host="host-a", keep=keys[1:], instance="second")] == [held.id]
 
 
 #: What may stand where something that can be read should be, and what is said of it.
@@ -323,18 +342,3 @@ def test_a_job_that_no_host_begins_in_time_is_cancelled(bench: Bench, db: Db) ->
     assert bench.accept(begun).submission_done
     assert bench.claim("A100").submission_id == kept
     assert rows(db, "SELECT id FROM runner.job WHERE expires_at IS NOT NULL") == []
-
-
-def test_a_ranked_submission_expires_as_a_whole_unless_its_public_job_began_in_time(queue: Bench, db: Db) -> None:
-    """What a host has begun is evaluated whole."""
-    until = datetime.now(UTC) + timedelta(hours=1)
-    begun = queue.submit(mode="leaderboard", expires_at=until)
-    public = queue.claim_of(begun)
-    late = queue.submit(mode="leaderboard", expires_at=until, user_id="u2")
-    db.execute("UPDATE runner.job SET expires_at = now() - interval '1 s' WHERE expires_at IS NOT NULL")
-    (taken,) = queue.store.reclaim()
-    assert (taken.submission_id, taken.submission_done) == (late, True)
-    view = queue.store.submission(late)
-    assert (view.status.state, [job.state for job in view.jobs]) == (JobState.CANCELLED, [JobState.CANCELLED] * 2)
-    queue.store.complete(public, ranked(public))
-    assert queue.claim_of(begun).secret

@@ -54,6 +54,16 @@ def test_a_job_is_given_as_a_claim_gives_it_and_goes_on_waiting(waiting: Bench, 
     assert {**vars(claimed), "started_at": job.started_at} == vars(job)
 
 
+def test_each_job_is_given_once_in_the_order_of_claims(waiting: Bench, db: Db) -> None:
+    """The turns of users count: who has a hundred jobs does not hold up who has one."""
+    many = [waiting.submit(user_id="many", priority=0) for _ in range(3)]
+    one = waiting.submit(user_id="one")
+    hosts = ["host-a", "host-b", "host-a", "host-b", "host-a"]
+    jobs = [check(waiting, db, host) for host in hosts]
+    order = [None if job is None else job.submission_id for job in jobs]
+    assert order == [*sorted([many[0], one]), many[1], many[2], None]
+
+
 @pytest.mark.parametrize(
     "why", ["young", "another type", "draining", "paused type", "paused board", "other instance", "unclaimed class"]
 )
@@ -82,6 +92,22 @@ def test_a_secret_job_whose_public_one_has_run_is_not_given(waiting: Bench, db: 
     job = given(waiting, db)
     assert job.submission_id == private_id
     assert check(waiting, db) is None
+
+
+def test_a_result_ends_the_job_as_a_run_of_it_would(waiting: Bench, db: Db) -> None:
+    """Verdict, rows and the submission's last word; the secret job ends with it, and a repeated result is none."""
+    submission_id = waiting.submit(mode="leaderboard")
+    job = given(waiting, db)
+    assert commit(waiting, job) == Completion(submission_done=True)
+    jobs = "SELECT state, verdict, attempt, host, lease_owner FROM runner.job WHERE submission_id = %s ORDER BY id"
+    assert rows(db, jobs, submission_id) == [
+        ("done", "compile_error", 1, "host-a", None),
+        ("done", "compile_error", 0, None, None),
+    ]
+    runs = "SELECT mode, passed FROM leaderboard.runs WHERE submission_id = %s"
+    assert rows(db, runs, submission_id) == [("test", False)]
+    assert commit(waiting, job) is None
+    assert waiting.idle()
 
 
 def test_a_result_of_another_submission_is_not_written(waiting: Bench, db: Db) -> None:

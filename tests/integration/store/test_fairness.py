@@ -62,6 +62,15 @@ def test_a_newcomer_waits_for_one_run_per_slot_beside_a_user_with_a_thousand(
     assert order.index("n") <= slots, order
 
 
+def test_a_newcomer_waits_for_one_submission_if_its_jobs_follow_each_other(queue: Queue) -> None:
+    """The secret job of what has begun goes first, no more."""
+    queue.submit("h", 50, mode="leaderboard")
+    (job,) = queue.work()
+    assert not job.secret
+    queue.submit("n", mode="leaderboard")
+    assert "".join(job.user_id for _ in range(4) for job in queue.work()) == "hnnh"
+
+
 def test_public_and_secret_job_follow_each_other(queue: Queue) -> None:
     """Public first, then secret, before anybody else's turn comes."""
     for user in "abc":
@@ -73,6 +82,15 @@ def test_public_and_secret_job_follow_each_other(queue: Queue) -> None:
         for public, secret in pairs
     )
     assert "".join(public.user_id for public, _ in pairs) == "abcabcabc"
+
+
+def test_heavy_users_alternate_in_any_order_of_arrival(queue: Queue) -> None:
+    """Three who queued hundreds each, one after the other, are served in turns."""
+    for user in "abc":
+        queue.submit(user, 200)
+    order = queue.serve(300)
+    for start in range(0, 300, 3):
+        assert sorted(order[start : start + 3]) == ["a", "b", "c"], start
 
 
 def test_one_who_comes_back_gets_no_more_than_a_share(queue: Queue) -> None:

@@ -6,16 +6,23 @@ was claimed since. Nothing is timed: counted are the pages that a claim touches.
 
 from __future__ import annotations
 
+import random
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
 
+from runner.base.model import Verdict
+from runner.store import Store
 from runner.store.queries import QUERIES
-from tests.integration.store.conftest import Bench, Db
+from tests.integration.store.conftest import Bench, Db, count, result, rows, run_record, value
 from tests.integration.store.meter import NOT_AGED, Meter
 from tests.integration.store.test_plans import JOBS, TYPES, load
+from tests.support.waiting import PATIENCE_S, wait_until
 
 WORK = {"host": "h", "gpu_types": list(TYPES), "lease_s": 60, "instance": "h"}
 #: The next claim looks for aged jobs by no chance, and for what is due.
@@ -123,10 +130,63 @@ def test_a_lease_that_ended_long_ago_is_found_by_the_next_sweep(queue: Bench, db
     queue.submit()
     job = queue.claim()
     assert list(queue.store.reclaim()) == []
-    db.execute("UPDATE runner.sweep SET swept_at = now()")
     db.execute("UPDATE runner.job SET lease_expires_at = now() - interval '1 hour' WHERE id = %s", (job.id,))
     assert not queue.overdue()
     assert list(queue.store.reclaim()) == []
     db.execute("UPDATE runner.sweep SET swept_at = now() - interval '121 seconds'")
     assert queue.overdue()
     assert [found.job_id for found in queue.store.reclaim()] == [job.id]
+
+
+def submit_some(url: str, number: int) -> None:
+    """Submissions of several users; some are committed late."""
+    choose = random.Random(number)  # noqa: S311 - any mixture will do
+    with psycopg.connect(url) as connection:
+        for serial in range(40):
+            user = f"u{number}.{serial % 7}"
+            connection.execute("SELECT runner.submit('identity', %s, 'x.py', 'x', 'test')", (user,))
+            time.sleep(choose.choice((0.0, 0.0, 0.02, 0.1)))
+            connection.commit()
+
+
+def keep_moving(url: str, stop: threading.Event) -> None:
+    """Move the floor until told to stop."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        while not stop.is_set():
+            connection.execute("SELECT runner.move_floors()")
+
+
+def serve(store: Store, number: int, stop: threading.Event) -> None:
+    """A host that gives some jobs back until told to stop."""
+    choose = random.Random(number)  # noqa: S311 - any mixture will do
+    while not stop.is_set():
+        for job in store.claim(host=f"h{number}", slots={"CPU": 2}, lease_s=600).jobs:
+            if choose.random() < 0.3:
+                time.sleep(choose.choice((0.0, 0.05)))
+                store.release(job, reason="its host stops")
+            else:
+                store.complete(job, result(Verdict.ACCEPTED, run_record()))
+
+
+def test_no_job_is_left_behind_a_floor_that_others_move(queue: Bench, db: Db, database_url: str) -> None:
+    """Beside slow and quick submitters, hosts that give jobs back, and a floor that moves all the time."""
+    stop = threading.Event()
+    stores = [queue.other() for _ in range(2)]
+    left = "SELECT id FROM runner.job WHERE state <> 'done'"
+    with ThreadPoolExecutor(7) as pool:
+        submitters = [pool.submit(submit_some, database_url, number) for number in range(4)]
+        others = [pool.submit(serve, store, number, stop) for number, store in enumerate(stores)]
+        others.append(pool.submit(keep_moving, database_url, stop))
+        try:
+            for future in submitters:
+                future.result(timeout=PATIENCE_S)
+            wait_until(lambda: not rows(db, left) or any(each.done() for each in others), "nothing is left")
+        finally:
+            stop.set()
+        for future in others:
+            future.result(timeout=PATIENCE_S)
+    for store in stores:
+        store.close()
+    assert rows(db, left) == []
+    assert count(db, "runner", "job") == 160
+    assert value(db, "SELECT max(floor) FROM runner.clock") > 0

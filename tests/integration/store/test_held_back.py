@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
+import pytest
+
+from runner.base.errors import SubmissionError
 from runner.store.queries import QUERIES
-from tests.integration.store.conftest import Bench, Db, notes, ranked, rows
+from tests.integration.store.conftest import Bench, Db, notes, rows
 from tests.integration.store.meter import Meter
 
 COME = "UPDATE runner.job SET not_before = now() - interval '1 second' WHERE NOT ready"
@@ -49,20 +53,6 @@ def test_a_job_comes_in_when_its_start_has(queue: Bench, db: Db) -> None:
     assert queue.claim().submission_id == later
 
 
-def test_a_start_time_is_that_of_both_jobs(queue: Bench, db: Db) -> None:
-    """The secret job of a ranked submission has no start time of its own, so no claim looks for one."""
-    submission_id = queue.submit(mode="leaderboard", start_at=datetime.now(UTC) + timedelta(hours=1))
-    assert queue.idle()
-    db.execute(COME + " AND not_before IS NOT NULL")
-    assert queue.overdue()
-    queue.store.reclaim()
-    assert not queue.overdue()
-    public = queue.claim()
-    assert queue.idle()
-    queue.store.complete(public, ranked(public))
-    assert queue.claim_of(submission_id).secret
-
-
 def test_no_job_of_a_paused_board_begins(queue: Bench, db: Db) -> None:
     """Those that wait and those that come stay; those who wait read why; other boards are served; then all go on."""
     queue.board("other")
@@ -102,15 +92,10 @@ def test_a_start_that_comes_while_a_board_is_paused_waits_for_it(queue: Bench, d
     assert queue.store.submission(ahead).status.phase == "queued for later"
 
 
-def test_a_paused_board_holds_back_what_would_follow(queue: Bench) -> None:
-    """A secret job whose public one ends during the pause waits for its end, and resuming frees no other."""
-    first = queue.submit(mode="leaderboard")
-    public = queue.claim()
-    second = queue.submit(mode="leaderboard", user_id="u2")
-    queue.store.pause_board("identity", reason="x")
-    queue.store.complete(public, ranked(public))
-    assert queue.idle()
-    queue.store.resume_board("identity")
-    taken = [queue.claim(), queue.claim()]
-    assert [(job.submission_id, job.secret) for job in taken] == [(first, True), (second, False)]
-    assert queue.idle()
+def test_a_pause_needs_a_board_and_a_reason(queue: Bench) -> None:
+    """Those who wait read the reason."""
+    with pytest.raises(SubmissionError, match="no reason given"):
+        queue.store.pause_board("identity", reason=" ")
+    for act in (partial(queue.store.pause_board, reason="x"), queue.store.resume_board):
+        with pytest.raises(SubmissionError, match="'nobody' does not exist"):
+            act("nobody")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 
 import psycopg
 import pytest
@@ -111,19 +112,31 @@ def test_a_score_keeps_every_digit(queue: Bench, db: Db) -> None:
     assert score == Decimal("1.2345678901234567e-06")
 
 
-def test_the_evidence_of_a_stale_attempt_has_what_it_found(queue: Bench, db: Db) -> None:
-    """Its result and why it was refused; its progress is not shown."""
-    queue.submit()
+def test_a_stale_attempt_writes_nothing_but_evidence(queue: Bench, db: Db) -> None:
+    """After a reclaim the old claimer's result is refused and kept; the new claimer's counts."""
+    submission_id = queue.submit()
     old = queue.claim(lease_s=-1)
-    queue.store.reclaim()
-    queue.claim(host="host-b")
+    assert len(queue.store.reclaim()) == 1
+    new = queue.claim(host="host-b")
+    assert (new.id, new.attempt) == (old.id, 2)
+    wrong = result(Verdict.WRONG_ANSWER, run_record(passed=False))
     says = "attempt 1: expected to be running still, but it is running at attempt 2"
     with pytest.raises(StaleAttemptError, match=says):
-        queue.store.complete(old, result(Verdict.WRONG_ANSWER, run_record(passed=False)))
+        queue.store.complete(old, wrong)
+    assert count(db, "leaderboard", "runs") == 0
     evidence = rows(db, "SELECT job_id, attempt, verdict, result #> '{runs,0,passed}' FROM runner.stale_result")
     assert evidence == [(old.id, 1, "wrong_answer", False)]
+    for end in (
+        partial(queue.store.fail, error="x", report=None, slot="cpu0"),
+        partial(queue.store.release, reason="x"),
+        queue.store.cancelled,
+    ):
+        with pytest.raises(StaleAttemptError):
+            end(old)
     queue.store.progress(old, Progress(phase="test", done=1, total=2))
     assert value(db, "SELECT progress FROM runner.job") is None
+    queue.accept(new)
+    assert words(db, submission_id)[2] == "succeeded"
 
 
 def test_a_result_of_another_claim_with_the_same_numbers_is_refused(queue: Bench, db: Db) -> None:
