@@ -55,31 +55,12 @@ def forgotten(small_url: str) -> Iterator[Bench]:
     bench.store.close()
 
 
-def test_intake_and_operators_go_on_until_the_reaper_empties_a_full_queue(forgotten: Bench) -> None:
-    """Submissions, cancellations and invalidations are stored, and daemons' announcements fail nothing.
-
-    The reaper empties what all have read, for other programs on the server too: a listener that comes later frees
-    nothing, and each notification of theirs fails.
-    """
-    with psycopg.connect(forgotten.url, autocommit=True) as db:
-        fill(db)
-        forgotten.board()
-        first, second = forgotten.submit(), forgotten.submit(user_id="u2")
-        assert forgotten.store.cancel(second) == 1
-        forgotten.accept(forgotten.claim_of(first))
-        forgotten.store.announce(events=[{"event": "done"}], wake=["CPU"])
-        assert forgotten.store.invalidate(Selection(submission_id=first), reason="x") == 1
-
-        waiting = "FROM pg_stat_activity WHERE state = 'idle in transaction'"
-        db.execute(f"SELECT pg_terminate_backend(pid) {waiting}".encode())
-        # It is only told to end. While it is there, the queue waits for it.
-        wait_until(lambda: db.execute(f"SELECT {waiting}".encode()).fetchone() is None, "the session has ended")
-        db.execute("LISTEN runner_queue")
-        fill(db)
-        forgotten.store.reap(keep_s=DAY_S)
-        db.execute("NOTIFY other")
-        forgotten.store.announce(wake=["CPU"])
-        assert [note.payload for note in db.notifies(timeout=PATIENCE_S, stop_after=1)] == ["CPU"]
+@pytest.fixture
+def full(forgotten: Bench) -> Bench:
+    """A queue that is full."""
+    with psycopg.connect(forgotten.url, autocommit=True) as other:
+        fill(other)
+    return forgotten
 
 
 def test_a_queue_that_fills_before_a_commit_fails_nothing(forgotten: Bench) -> None:
@@ -98,3 +79,28 @@ def test_a_queue_that_fills_before_a_commit_fails_nothing(forgotten: Bench) -> N
         other.execute("DROP TRIGGER waits ON leaderboard.submission; DROP FUNCTION public.waits")
     assert rows == [(submission.result(),)]
     assert forgotten.store.cancel(submission.result()) == 1
+
+
+def test_intake_and_operators_go_on(full: Bench) -> None:
+    """Submissions, cancellations and invalidations are stored, and daemons' announcements fail nothing."""
+    full.board()
+    first, second = full.submit(), full.submit(user_id="u2")
+    assert full.store.cancel(second) == 1
+    full.accept(full.claim_of(first))
+    full.store.announce(events=[{"event": "done"}], wake=["CPU"])
+    assert full.store.invalidate(Selection(submission_id=first), reason="x") == 1
+
+
+def test_the_reaper_empties_what_all_have_read(full: Bench) -> None:
+    """For other programs on the server too: a listener that comes later frees nothing, and each of theirs fails."""
+    with psycopg.connect(full.url, autocommit=True) as db:
+        waiting = "FROM pg_stat_activity WHERE state = 'idle in transaction'"
+        db.execute(f"SELECT pg_terminate_backend(pid) {waiting}".encode())
+        # It is only told to end. While it is there, the queue waits for it.
+        wait_until(lambda: db.execute(f"SELECT {waiting}".encode()).fetchone() is None, "the session has ended")
+        db.execute("LISTEN runner_queue")
+        fill(db)
+        full.store.reap(keep_s=DAY_S)
+        db.execute("NOTIFY other")
+        full.store.announce(wake=["CPU"])
+        assert [note.payload for note in db.notifies(timeout=PATIENCE_S, stop_after=1)] == ["CPU"]
