@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from runner.extras.data import Progress
 from runner.extras.data.choice import named
-from runner.extras.data.code import faults_of
+from runner.extras.data.code import encoding_of, faults_of
 from runner.extras.data.snapshot import Oddity, Scope, Snapshot, snapshot
 
 #: What stops an export, or takes a score out of it.
@@ -136,7 +136,7 @@ class _Rows:
                 if code is None or hashlib.sha256(code).hexdigest() != self.codes[code_id][0]:
                     yield self._oddity("code_missing", "structural", code_id, f"code {code_id}")
                     continue
-                for name, wrong in faults_of(code).items():
+                for name, wrong in faults_of(code, encoding_of(code)).items():
                     yield self._oddity(name, "suspect", code_id, f"code {code_id} {wrong}")
             progress("code", first + len(ids), len(numbers))
 

@@ -34,12 +34,12 @@ def encoding_of(code: bytes) -> str:
     return WITH_NUL if b"\0" in code else PLAIN
 
 
-def faults_of(code: bytes) -> Mapping[str, str]:
+def faults_of(code: bytes, encoding: str) -> Mapping[str, str]:
     """The checks that a code fails, each with what is wrong."""
     faults = {}
     if not code or code.isspace():
         faults["code_blank"] = f"has {len(code)} bytes"
-    if (encoding := encoding_of(code)) != PLAIN:
+    if encoding != PLAIN:
         faults["code_encoding"] = "is not UTF-8" if encoding == INVALID else "has a NUL"
     return faults
 
@@ -104,7 +104,7 @@ class Codes:
         codes = self.read(ids, hashes)
         encodings = list(map(encoding_of, codes))
         for sha256, code, encoding in zip(hashes, codes, encodings, strict=True):
-            if faults := faults_of(code):
+            if faults := faults_of(code, encoding):
                 self.odd[sha256] = encoding, sorted(faults)
         self.count += len(codes)
         return table(CODE, list(zip(hashes, sizes, encodings, codes, strict=True)))

@@ -134,7 +134,7 @@ class ControlCosts:
     #: beyond the median.
     disturbed: int
     #: Of these, those that did not wait for a core.
-    delayed: int
+    slow: int
     #: Standard error of the mean. The machine drifts, so calls of one row are alike. Rows that differ by more than
     #: their calls explain make the error larger.
     error_ns: float
@@ -165,7 +165,7 @@ class ControlCosts:
             sd_ns=sd,
             count=count,
             disturbed=calls - count,
-            delayed=len(ready) - count,
+            slow=len(ready) - count,
             error_ns=error,
             single_ns=single,
         )

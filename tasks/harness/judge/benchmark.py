@@ -19,6 +19,7 @@ from .course import (
     late_ns,
     length_ns,
     progress,
+    spans_of,
     stalls_too_often,
     unexplained,
     waits_of,
@@ -293,7 +294,7 @@ class Benchmark:
                 timed.controls, stalled=timed.controls_stalled, size_ratio=timed.size_ratio
             )
         bounds = [sample.bound for sample in samples if sample.bound is not None]
-        spans_ns = _spans_ns(samples)
+        spans_ns = spans_of(samples)
         if self._calibration is not None and bounds and len(bounds) == len(samples):
             return HandOverFacts.of_bounds(spans_ns, bounds)
         return HandOverFacts.unknown(spans_ns or [0.0])
@@ -302,7 +303,7 @@ class Benchmark:
         """Whether the noise of the hand-over keeps claims from counting, and more calls may change that."""
         if timed.controls is None or timed.input_bytes > COPY_BYTES:
             return False
-        call_ns = length_ns(_spans_ns(samples), self._hand_over(timed, samples))
+        call_ns = length_ns(spans_of(samples), self._hand_over(timed, samples))
         if call_ns < _AGAIN_FROM_NS:
             return False
         limit_ns = self._request.tolerance * call_ns
@@ -311,7 +312,7 @@ class Benchmark:
 
     def _needs_more_calls(self, timed: TimedCase, samples: Sequence[Sample], facts: HandOverFacts) -> bool:
         """Whether the hand-over varies so much, beside these calls, that more are needed to know its mean."""
-        call_ns = length_ns(_spans_ns(samples), facts)
+        call_ns = length_ns(spans_of(samples), facts)
         if timed.controls is None or call_ns < _MORE_FROM_NS or timed.input_bytes > _MORE_UP_TO_BYTES:
             return False
         return 2 * facts.sd_ns / math.sqrt(len(samples)) > _WANTED_ERROR * call_ns - _LESS_NS
@@ -320,7 +321,7 @@ class Benchmark:
         """Make more control calls where the hand-over is not known closely enough; whether they used all their time."""
         if timed.controls is None:
             timed.call_controls(_LAST_CONTROLS)
-        call_ns = length_ns(_spans_ns(samples), self._hand_over(timed, samples))
+        call_ns = length_ns(spans_of(samples), self._hand_over(timed, samples))
         has_enough = ranked and _is_dense(timed, call_ns) and timed.controls_made >= _ENOUGH_DENSE
         if has_enough or (call_ns >= _MORE_FROM_NS and timed.input_bytes > _MORE_UP_TO_BYTES):
             return False
@@ -382,7 +383,7 @@ class Benchmark:
         impossible = None if floor is None else floor.refusal(summary.mean)
         if impossible is not None:
             raise Fault("rejected", impossible)
-        spans = summarise(_spans_ns(samples))
+        spans = summarise(spans_of(samples))
         noise = noise_of(
             stopping,
             runs=summary.runs,
@@ -476,10 +477,6 @@ def _controls_due(timed: TimedCase, calls: int, call_ns: float) -> int:
 def _is_dense(timed: TimedCase, call_ns: float) -> bool:
     """Whether rows of control calls are dense beside calls of this length."""
     return call_ns < _DENSE_UP_TO_NS and COPY_BYTES < timed.input_bytes <= _MORE_UP_TO_BYTES
-
-
-def _spans_ns(samples: Sequence[Sample]) -> list[float]:
-    return [float(sample.outside_ns) for sample in samples]
 
 
 def _remark(shown: Mapping[str, Any], samples: Sequence[Sample]) -> str | None:

@@ -37,16 +37,16 @@ class HandOverFacts:
     sd_ns: float
     #: How much more than usual a call costs at most that nothing disturbs.
     single_ns: float
-    #: The part of the calls that something disturbs, of those that it delays though none waited for a core, and of
-    #: those whose copy of the output stalls. None: these are among the first.
+    #: The part of the calls that something disturbs; of those among them that are slow and did not wait for a core; and
+    #: of those whose copy of the output stalls. None: not told apart from the first.
     disturbed: float = _ASIDE_SHARE
-    delayed: float | None = None
+    slow: float | None = None
     stalled: float | None = None
     #: Standard error of the latter.
     stalled_error: float = 0.0
-    #: The part of the calls of trusted code that was seen to be disturbed, or to stall; and to be delayed.
+    #: The part of the calls of trusted code that was seen to be disturbed, or to stall; and to be slow without a wait.
     seen: float = 0.0
-    seen_delayed: float = 1.0
+    seen_slow: float = 1.0
 
     @classmethod
     def of_controls(cls, costs: ControlCosts, *, stalled: int, size_ratio: float = 1.0) -> Self:
@@ -63,11 +63,11 @@ class HandOverFacts:
             sd_ns=costs.sd_ns,
             single_ns=costs.single_ns,
             disturbed=(costs.disturbed + 1) / (calls + 2),
-            delayed=(costs.delayed + 1) / (calls + 2),
+            slow=(costs.slow + 1) / (calls + 2),
             stalled=((1 - calm**size_ratio) * calls + 1) / (calls + 2),
             stalled_error=slope * math.sqrt((stalled + 1) * (calls - stalled + 1) / (calls + 3)) / (calls + 2),
             seen=costs.disturbed / max(calls, 1) + 1 - calm**size_ratio,
-            seen_delayed=costs.delayed / max(calls, 1),
+            seen_slow=costs.slow / max(calls, 1),
         )
 
     @classmethod
@@ -84,6 +84,11 @@ class HandOverFacts:
         return cls(mean_ns=0.0, sd_ns=0.0, single_ns=_SPREADS * (quantile(ordered, 0.75) - median(ordered)))
 
 
+def spans_of(samples: Sequence[Sample]) -> list[float]:
+    """Their spans on the judge's clock, in nanoseconds."""
+    return [float(sample.outside_ns) for sample in samples]
+
+
 def _limit_ns(spans_ns: Sequence[float], facts: HandOverFacts) -> float:
     """Calls that took longer did so by chance."""
     return (1 + _LONGER_SHARE) * median(spans_ns) + facts.single_ns
@@ -93,10 +98,10 @@ def kept(samples: Sequence[Sample], facts: HandOverFacts) -> list[int]:
     """The calls that count: all but the longest of those that took longer by chance, in their order.
 
     As many are set aside, at most, as something disturbs calls of trusted code; of calls that stalled as many as those
-    do, and of calls that did not wait for a core as many as are delayed without that: others may be long by themselves.
+    do, and of calls that did not wait for a core as many as are slow without that: others may be slow by themselves.
     On a device, a call beside which the worker used processor or device (`Sample.exclusive`) is set aside first.
     """
-    limit_ns = _limit_ns(_spans_ns(samples), facts)
+    limit_ns = _limit_ns(spans_of(samples), facts)
     numbers = range(len(samples))
     longer = [n for n in numbers if samples[n].outside_ns > limit_ns or not samples[n].exclusive]
     longer.sort(key=lambda number: (samples[number].exclusive, -samples[number].outside_ns))
@@ -104,9 +109,10 @@ def kept(samples: Sequence[Sample], facts: HandOverFacts) -> list[int]:
     aside: set[int] = set()
     for stalled, share in parts.items():
         part = [n for n in longer if facts.stalled is None or samples[n].stalled is stalled]
-        if not stalled and facts.delayed is not None:
-            unwaited = [n for n in part if _is_delayed(samples[n])]
-            part = [n for n in part if n not in unwaited[math.floor(facts.delayed * len(samples)) :]]
+        if not stalled and facts.slow is not None:
+            slow = [n for n in part if _is_slow(samples[n])]
+            own = set(slow[math.floor(facts.slow * len(samples)) :])
+            part = [n for n in part if n not in own]
         left = math.floor(_MOST_ASIDE * len(samples)) - len(aside)
         aside.update(part[: min(math.floor(share * len(samples)), left)])
     return [number for number in numbers if number not in aside]
@@ -117,19 +123,19 @@ def unexplained(samples: Sequence[Sample], counted: Sequence[int], facts: HandOv
 
     `counted`: the numbers of the others. What was set aside for the worker's threads alone is not long.
     """
-    limit_ns = _limit_ns(_spans_ns(samples), facts)
+    limit_ns = _limit_ns(spans_of(samples), facts)
     aside = [samples[number] for number in set(range(len(samples))).difference(counted)]
     longer = [sample for sample in aside if sample.outside_ns > limit_ns]
-    delayed = sum(_is_delayed(sample) for sample in longer)
+    slow = sum(map(_is_slow, longer))
     return max(
         len(longer) - math.floor(facts.seen * len(samples)),
-        delayed - math.floor(facts.seen_delayed * len(samples)),
+        slow - math.floor(facts.seen_slow * len(samples)),
         0,
     )
 
 
-def _is_delayed(sample: Sample) -> bool:
-    """Whether only its kernel, or a delay of which the scheduler knows nothing, can have made a call long."""
+def _is_slow(sample: Sample) -> bool:
+    """Whether a long call is so by its kernel, or by a disturbance of which the scheduler knows nothing."""
     return sample.exclusive and not sample.stalled and not sample.waited
 
 
@@ -200,7 +206,7 @@ def progress(samples: Sequence[Sample], facts: HandOverFacts, *, judged_ns: floa
     """What the end of a case is decided by. The rest as in `Progress`."""
     numbers = kept(samples, facts) if samples else []
     longer = unexplained(samples, numbers, facts) if samples else 0
-    spans_ns = [float(samples[number].outside_ns) for number in numbers]
+    spans_ns = spans_of([samples[number] for number in numbers])
     count = len(spans_ns)
     mean_ns = max(fmean(spans_ns) - facts.mean_ns, FLOOR_NS) if spans_ns else 0.0
     # What the hand-over varies is not the kernel's.
@@ -213,7 +219,3 @@ def progress(samples: Sequence[Sample], facts: HandOverFacts, *, judged_ns: floa
         judged_ns=judged_ns,
         checks_ns=checks_ns,
     )
-
-
-def _spans_ns(samples: Sequence[Sample]) -> list[float]:
-    return [float(sample.outside_ns) for sample in samples]

@@ -440,21 +440,21 @@ def test_calls_that_stall_are_set_aside_for_the_share_of_control_calls_that_do(
     assert sorted(set(range(10)).difference(kept(_samples(spans_ns, stalled=stalls), facts))) == sorted(aside)
 
 
-@pytest.mark.parametrize(("delayed", "aside"), [(0.0, {1, 3}), (0.1, {1, 3, 5}), (0.2, {1, 5, 7}), (None, {1, 5, 7})])
+@pytest.mark.parametrize(("slow", "aside"), [(0.0, {1, 3}), (0.1, {1, 3, 5}), (0.2, {1, 5, 7}), (None, {1, 5, 7})])
 def test_calls_that_did_not_wait_are_set_aside_for_control_calls_that_did_not(
-    delayed: float | None, aside: set[int]
+    slow: float | None, aside: set[int]
 ) -> None:
     """Those that waited for the share of all that something disturbs."""
-    facts = HandOverFacts(mean_ns=0.0, sd_ns=0.0, single_ns=5.0, disturbed=0.3, delayed=delayed)
+    facts = HandOverFacts(mean_ns=0.0, sd_ns=0.0, single_ns=5.0, disturbed=0.3, slow=slow)
     spans_ns = [100.0, 900.0, 100.0, 300.0, 100.0, 700.0, 100.0, 600.0, 100.0, 100.0]
     samples = _samples(spans_ns, waited=[number in (1, 3) for number in range(10)])
     assert set(range(10)).difference(kept(samples, facts)) == aside
 
 
-@pytest.mark.parametrize(("seen_delayed", "number"), [(0.0, 2), (0.1, 1), (0.3, 0)])
-def test_waits_explain_no_call_that_did_not_wait(seen_delayed: float, number: int) -> None:
+@pytest.mark.parametrize(("seen_slow", "number"), [(0.0, 2), (0.1, 1), (0.3, 0)])
+def test_waits_explain_no_call_that_did_not_wait(seen_slow: float, number: int) -> None:
     """Of three that are set aside one waited; a third of the control calls were disturbed."""
-    facts = HandOverFacts(mean_ns=0.0, sd_ns=0.0, single_ns=5.0, seen=0.34, seen_delayed=seen_delayed)
+    facts = HandOverFacts(mean_ns=0.0, sd_ns=0.0, single_ns=5.0, seen=0.34, seen_slow=seen_slow)
     samples = _samples([900.0] * 3 + [100.0] * 7, waited=[True])
     assert unexplained(samples, range(3, 10), facts) == number
 
@@ -466,7 +466,7 @@ def test_the_share_of_disturbed_calls_comes_from_control_calls() -> None:
     facts = HandOverFacts.of_controls(costs, stalled=7)
     assert facts.seen == pytest.approx((costs.disturbed + 7) / 30)
     assert (facts.disturbed, facts.stalled) == pytest.approx((6 / 32, 8 / 32))
-    assert (facts.delayed, facts.seen_delayed) == pytest.approx((4 / 32, 3 / 30))
+    assert (facts.slow, facts.seen_slow) == pytest.approx((4 / 32, 3 / 30))
     assert (facts.mean_ns, facts.sd_ns, facts.single_ns) == (costs.mean_ns, costs.sd_ns, costs.single_ns)
     calm = ControlCosts.of([[10_000.0] * 8])
     assert calm is not None
