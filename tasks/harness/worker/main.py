@@ -77,7 +77,7 @@ from tasks.harness.shared.call_flags import DRY_BYTES, FLAGS_BYTES, CallFlags  #
 from tasks.harness.shared.children import end_if_child  # noqa: E402 see above
 from tasks.harness.shared.device_memory import release_memory  # noqa: E402 see above
 from tasks.harness.shared.profilers import Capture  # noqa: E402 see above
-from tasks.harness.shared.values import DTYPES, MAX_TEXT, Layout, Outgoing, check_tree  # noqa: E402 see above
+from tasks.harness.shared.values import MAX_TEXT, Layout, Outgoing, check_tree  # noqa: E402 see above
 from tasks.harness.shared.wire import (  # noqa: E402 see above
     MAX_FROM_JUDGE_BYTES,
     MAX_FROM_WORKER_BYTES,
@@ -91,6 +91,7 @@ from .calibration import calibration_kernel  # noqa: E402 see above
 from .device import Device  # noqa: E402 see above
 from .failures import describe_failure  # noqa: E402 see above
 from .inputs import Inputs, map_memory  # noqa: E402 see above
+from .output_form import OutputForm  # noqa: E402 see above
 from .profiling import profile_call  # noqa: E402 see above
 from .ranks import Rank  # noqa: E402 see above
 from .stream_block import QueuedCall, StreamCall  # noqa: E402 see above
@@ -104,10 +105,6 @@ _SPIN_AFTER = ("armed", "opened", "returned")
 FLAG_SPIN_NS = 20_000_000
 #: Milliseconds between two looks at the flags after that.
 _NAP_MS = 1
-#: Classes of plain tensors.
-_OWN = (torch.Tensor, torch.nn.Parameter)
-#: What an output of plain tensors is: the type, with dtype and shape of a tensor, or keys and items of a container.
-_Like = tuple[Any, Any, Any]
 #: What an output is called that cannot be described.
 _TOO_LARGE = "value of too many parts, or with too long a text"
 #: Size of the ancillary data for one descriptor.
@@ -132,9 +129,9 @@ class Worker:
         self._flags: CallFlags | None = None
         #: The socket for descriptors of inputs.
         self._descriptor_socket: socket.socket | None = None
-        #: The tree of the last call's inputs. And what its output was, if plain tensors.
+        #: The tree of the last call's inputs. And the form of its output, if plain tensors.
         self._tree: Any = None
-        self._like: _Like | None = None
+        self._form: OutputForm | None = None
         #: What is common to outputs of which the flags alone say all.
         self._layout: Layout | None = None
         #: Copies of tensors of the output that are lazy or not contiguous.
@@ -147,6 +144,7 @@ class Worker:
         #: Where a dry run maps what it is sent, and what it returns.
         self._dry_arena = Arena.reserve(HUGE_PAGE_BYTES)
         self._dry_output = torch.zeros(DRY_BYTES, dtype=torch.uint8)
+        self._dry_form = OutputForm.of(self._dry_output)
         self._device = Device()
         #: The last call that was enqueued on a device. Its output must live until the judge has copied it.
         self._queued: QueuedCall | None = None
@@ -275,14 +273,9 @@ class Worker:
     def _addresses_like_last(self, output: object) -> list[int] | None:
         """The address of each tensor of an output like the last one by message; None if it is not like that.
 
-        Short on purpose: the kernel leaves cold caches, and all of this is inside the timed span. A look after the end
-        would let a submission withdraw an output that it finds to be wrong.
+        A look after the end would let a submission withdraw an output that it finds to be wrong.
         """
-        addresses: list[int] = []
-        # Modes that the submission has entered, as `torch.device`, see nothing of this, and make it no slower.
-        with torch._C.DisableTorchFunction():  # noqa: SLF001 torch has no public name for it
-            alike = self._like is not None and _add_addresses(output, self._like, addresses, self._copies)
-        return addresses if alike else None
+        return None if self._form is None else self._form.addresses(output, self._copies)
 
     def _wait_for_release(self, flags: CallFlags, call: int) -> bool:
         """Wait until the call may begin; False if it is withdrawn."""
@@ -301,9 +294,8 @@ class Worker:
                     self._dry_arena.enter(descriptor)
                 finally:
                     os.close(descriptor)
-            output = self._dry_output
-            self._addresses_like_last(output)
-            flags.deliver([output.data_ptr()], claim_ns=0)
+            addresses = self._dry_form and self._dry_form.addresses(self._dry_output, [])
+            flags.deliver(addresses or (), claim_ns=0)
         flags.end_dry_run(call)
 
     def _wait_until(self, is_set: Callable[..., bool], flags: CallFlags, call: int) -> bool:
@@ -439,7 +431,7 @@ class Worker:
     def _describe_output(self, output: object, storages: Mapping[int, int]) -> Outgoing:
         outgoing = Outgoing.describe(output, storages)
         self._layout = Layout.of(outgoing.tree)
-        self._like = None if self._layout is None else _like(output)
+        self._form = None if self._layout is None else OutputForm.of(output)
         return outgoing
 
     def _return_described(self, outgoing: Outgoing) -> dict[str, Any]:
@@ -493,43 +485,6 @@ def encoded(answer: dict[str, Any]) -> bytes:
     except WireViolation:
         readable = False
     return data if readable else encode({**answer, "tree": {"t": "opaque", "type": _TOO_LARGE}})
-
-
-def _like(value: Any) -> _Like | None:
-    """Containers, dtypes and shapes of an output with a layout; None if a tensor of it is not plain."""
-    if isinstance(value, torch.Tensor):
-        return (type(value), value.dtype, value.shape) if _plain(value) else None
-    keys = list(value) if isinstance(value, dict) else None
-    items = [_like(item) for item in _items(value)]
-    return None if None in items else (type(value), keys, items)
-
-
-def _items(value: Any) -> Sequence[Any]:
-    return () if value is None else list(value.values()) if isinstance(value, dict) else value
-
-
-def _add_addresses(value: Any, like: _Like, addresses: list[int], copies: list[torch.Tensor]) -> bool:
-    """Add the address of each tensor of a value, or of its copy; False if the value is not like that."""
-    kind, first, second = like
-    if type(value) is not kind:
-        return False
-    if kind in _OWN:
-        if value.layout is not torch.strided or value.dtype != first or value.shape != second or not value.is_cpu:
-            return False
-        if value.is_conj() or value.is_neg() or not value.is_contiguous():
-            value = value.resolve_conj().resolve_neg().contiguous()
-            copies.append(value)
-        addresses.append(value.data_ptr())
-        return True
-    items = _items(value)
-    if len(items) != len(second) or (first is not None and list(value) != first):
-        return False
-    return all(_add_addresses(item, each, addresses, copies) for item, each in zip(items, second, strict=True))
-
-
-def _plain(tensor: torch.Tensor) -> bool:
-    own = type(tensor) in _OWN and tensor.layout is torch.strided and not tensor.is_nested
-    return own and tensor.is_cpu and tensor.dtype in DTYPES.values()
 
 
 def main() -> int:
