@@ -16,7 +16,7 @@ from tasks.harness.shared.values import DTYPES
 
 #: Classes of plain tensors.
 _OWN = (torch.Tensor, torch.nn.Parameter)
-#: The type, with dtype and shape of a tensor, or keys and items of a container.
+#: The class of a container, the keys of a dict, and what is in it. Of a tensor its class alone.
 _Tree = tuple[Any, Any, Any]
 
 
@@ -25,40 +25,41 @@ class OutputForm:
     """Containers, dtypes and shapes of an output of plain tensors of the CPU."""
 
     tree: _Tree
-    #: For tensors that lie there as they are, alone or in one list or tuple: the class of that, and torch's own
-    #: comparison of others with them. None: for others, or torch has none.
-    sequence: type[Sequence[Any]] | None = None
-    count: int = 1
-    matches: Callable[..., bool] | None = None
+    #: Of each tensor.
+    kinds: Sequence[tuple[torch.dtype, torch.Size]]
+    #: Torch's own comparison of other tensors with these, if all of these lie in memory as they are. None: torch has
+    #: none, or some do not.
+    matches: Callable[..., bool] | None
 
     @classmethod
-    def of(cls, output: Any) -> Self | None:
+    def of(cls, output: object) -> Self | None:
         """The form of an output with a layout; None if a tensor of it is not plain."""
-        tree = _tree(output)
-        if tree is None:
+        tensors: list[torch.Tensor] = []
+        tree = _tree(output, tensors)
+        if not all(map(_plain, tensors)):
             return None
-        sequence = type(output) if type(output) in (tuple, list) else None
-        tensors: Sequence[Any] = (output,) if sequence is None else output
-        if not tensors or not all(type(each) in _OWN and _as_it_lies(each) for each in tensors):
-            return cls(tree=tree)
-        return cls(tree=tree, sequence=sequence, count=len(tensors), matches=_matcher(tensors))
+        kinds = [(tensor.dtype, tensor.shape) for tensor in tensors]
+        matches = _matcher(tensors) if tensors and all(map(_as_it_lies, tensors)) else None
+        return cls(tree=tree, kinds=kinds, matches=matches)
 
-    def addresses(self, output: Any, copies: list[torch.Tensor]) -> list[int] | None:
+    def addresses(self, output: object, copies: list[torch.Tensor]) -> list[int] | None:
         """The address of each tensor of an output, or of its copy; None if it has another form.
 
         `copies`: those of tensors that are lazy or not contiguous are added here.
         """
-        matches = self.matches
+        tensors: list[torch.Tensor] = []
         # Modes that the submission has entered, as `torch.device`, see nothing of this, and make it no slower.
         with torch._C.DisableTorchFunction():  # noqa: SLF001 torch has no public name for it
-            if matches is not None:
-                if self.sequence is None:
-                    if matches(output):
-                        return [output.data_ptr()]
-                elif type(output) is self.sequence and len(output) == self.count and matches(*output):
-                    return [tensor.data_ptr() for tensor in output]
-            addresses: list[int] = []
-            return addresses if _add_addresses(output, self.tree, addresses, copies) else None
+            if not _gathered(output, self.tree, tensors):
+                return None
+            if self.matches is None or not self.matches(*tensors):
+                for number, (tensor, kind) in enumerate(zip(tensors, self.kinds, strict=True)):
+                    if tensor.layout is not torch.strided or (tensor.dtype, tensor.shape) != kind or not tensor.is_cpu:
+                        return None
+                    if not _as_it_lies(tensor):
+                        tensors[number] = tensor.resolve_conj().resolve_neg().contiguous()
+                        copies.append(tensors[number])
+            return [tensor.data_ptr() for tensor in tensors]
 
 
 def _matcher(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
@@ -73,35 +74,30 @@ def _matcher(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
         return None
 
 
-def _tree(value: Any) -> _Tree | None:
+def _tree(value: Any, tensors: list[torch.Tensor]) -> _Tree:
     if isinstance(value, torch.Tensor):
-        return (type(value), value.dtype, value.shape) if _plain(value) else None
+        tensors.append(value)
+        return type(value), None, None
     keys = list(value) if isinstance(value, dict) else None
-    items = [_tree(item) for item in _items(value)]
-    return None if None in items else (type(value), keys, items)
+    return type(value), keys, [_tree(item, tensors) for item in _items(value)]
 
 
 def _items(value: Any) -> Sequence[Any]:
     return () if value is None else list(value.values()) if isinstance(value, dict) else value
 
 
-def _add_addresses(value: Any, tree: _Tree, addresses: list[int], copies: list[torch.Tensor]) -> bool:
-    """Add the address of each tensor of a value, or of its copy; False if the value has another form."""
-    kind, first, second = tree
+def _gathered(value: Any, tree: _Tree, tensors: list[torch.Tensor]) -> bool:
+    """Add the tensors of a value; False if it has other containers, or tensors of other classes."""
+    kind, keys, inside = tree
     if type(value) is not kind:
         return False
-    if kind in _OWN:
-        if value.layout is not torch.strided or value.dtype != first or value.shape != second or not value.is_cpu:
-            return False
-        if not _as_it_lies(value):
-            value = value.resolve_conj().resolve_neg().contiguous()
-            copies.append(value)
-        addresses.append(value.data_ptr())
+    if inside is None:
+        tensors.append(value)
         return True
     items = _items(value)
-    if len(items) != len(second) or (first is not None and list(value) != first):
+    if len(items) != len(inside) or (keys is not None and list(value) != keys):
         return False
-    return all(_add_addresses(item, each, addresses, copies) for item, each in zip(items, second, strict=True))
+    return all(_gathered(item, each, tensors) for item, each in zip(items, inside, strict=True))
 
 
 def _as_it_lies(tensor: torch.Tensor) -> bool:

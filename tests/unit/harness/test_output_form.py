@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from tasks.harness.shared.values import tensors_of
 from tasks.harness.worker import output_form
 from tasks.harness.worker.output_form import OutputForm
 
@@ -35,6 +36,9 @@ _OUTPUTS: dict[str, Any] = {
     **{f"list of {name}": [item] for name, item in _ITEMS.items()},
     "longer tuple": (_WHOLE, _WHOLE, _WHOLE),
     "dict": {"a": _WHOLE},
+    "dict of another key": {"b": _WHOLE},
+    "nested": ({"a": [_WHOLE]}, (None, _WHOLE)),
+    "nested otherwise": ({"a": [_WHOLE]}, (_WHOLE, None)),
     "nothing": None,
     "number": 1.0,
     "empty tuple": (),
@@ -58,14 +62,13 @@ def test_the_comparison_of_torch_says_what_ours_does() -> None:
     assert quick > 12 * len(_OUTPUTS)
 
 
-@pytest.mark.parametrize("output", [_WHOLE, (_WHOLE, torch.ones(2, 3)), [_WHOLE]])
+@pytest.mark.parametrize("output", [_WHOLE, (_WHOLE, torch.ones(2, 3)), {"a": [_WHOLE], "b": None}])
 def test_usual_outputs_are_compared_in_one_step(output: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
     """A submission in machine code keeps what the worker's own code takes."""
     form = OutputForm.of(output)
     assert form is not None
-    monkeypatch.setattr(output_form, "_add_addresses", None)
-    tensors = [output] if isinstance(output, torch.Tensor) else output
-    assert form.addresses(output, []) == [each.data_ptr() for each in tensors]
+    monkeypatch.setattr(output_form, "_as_it_lies", None)
+    assert form.addresses(output, []) == [each.data_ptr() for each in tensors_of(output)]
 
 
 def test_without_a_comparison_of_torch_forms_are_compared_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
