@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
-from typing import Any
+from typing import Any, Self
 
 from .hand_over import Bound
 from .stats import quantile, spread
@@ -117,6 +117,8 @@ class ControlRow:
     stalled: int = 0
     #: Bytes of the submission's output by bytes of the output of these calls; at least 1.
     size_ratio: float = 1.0
+    #: Whether they tell how many calls something disturbs, and nothing else.
+    only_tells: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +137,8 @@ class ControlCosts:
     disturbed: int
     #: Of these, those that did not wait for a core.
     slow: int
+    #: Calls that are in no other figure, and of which the two above hold those that something disturbed.
+    telling: int = 0
     #: Standard error of the mean. The machine drifts, so calls of one row are alike. Rows that differ by more than
     #: their calls explain make the error larger.
     error_ns: float
@@ -169,6 +173,25 @@ class ControlCosts:
             error_ns=error,
             single_ns=single,
         )
+
+    def with_telling(self, rows_ns: Sequence[Sequence[float]]) -> Self:
+        """The same costs, and how many calls something disturbs, by rows of more control calls, too.
+
+        Those follow each other at the end of a case. They cost less than calls between the submission's.
+        """
+        costs_ns = [cost for row in rows_ns for cost in row if not math.isnan(cost)]
+        long_ns = [cost for cost in costs_ns if cost > self.median_ns + self.single_ns]
+        return replace(
+            self,
+            disturbed=self.disturbed + len(long_ns),
+            slow=self.slow + sum(map(math.isfinite, long_ns)),
+            telling=self.telling + len(costs_ns) - len(long_ns),
+        )
+
+    @property
+    def calls(self) -> int:
+        """All calls that were ready to run."""
+        return self.count + self.telling + self.disturbed
 
     @property
     def low_ns(self) -> float:

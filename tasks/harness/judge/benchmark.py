@@ -76,6 +76,8 @@ _MORE_CONTROLS = 10
 #: Rows of these where waits or stalls are to be told from the host's: of 100 control calls, of which a tenth is
 #: disturbed, hardly ever less than a twentieth is.
 _ROWS_TO_TELL = 8
+#: Waits for a core are to be told if they are more than this part of the rest of the spans.
+_WAITS_TO_TELL = 0.02
 #: Most control calls of a case.
 _MOST_CONTROLS = 300
 #: Most control calls of a case whose calls are shorter than `_AGAIN_FROM_NS`.
@@ -267,7 +269,7 @@ class Benchmark:
             waits = waits_of([samples[number] for number in numbers], unexplained(samples, numbers, facts))
             # Few control calls make the error large: it is no reason not to ask.
             stalls = stalls_too_often(samples, replace(facts, stalled_error=0.0))
-            if stopping.refuses_waits(waits) or stalls:
+            if waits.waited_ns > _WAITS_TO_TELL * (waits.span_ns - waits.waited_ns) or stalls:
                 self._add_controls_to_tell(timed)
                 facts = self._hand_over(timed, samples)
         samples = with_copies(samples, facts)
@@ -349,7 +351,7 @@ class Benchmark:
         until_ns = time.monotonic_ns() + _CONTROLS_NS
         for _ in range(_ROWS_TO_TELL):
             if time.monotonic_ns() < until_ns:
-                timed.call_controls(_MORE_CONTROLS)
+                timed.call_controls(_MORE_CONTROLS, only_tell=True)
 
     def _has_enough(self, controls: ControlCosts, calls: int, call_ns: float, *, most: int) -> bool:
         """Whether the hand-over is known closely enough beside so many calls, or `most` control calls would not do."""

@@ -55,7 +55,7 @@ class HandOverFacts:
         Parts are Laplace's: few calls do not say that there is none. The error is that of the same distribution (a
         beta distribution of `stalled` and `calls - stalled`, each and one).
         """
-        calls = costs.count + costs.disturbed
+        calls = costs.calls
         calm = 1 - stalled / max(calls, 1)
         slope = size_ratio * ((calls - stalled + 1) / (calls + 2)) ** (size_ratio - 1)
         return cls(

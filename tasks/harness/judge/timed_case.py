@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -103,7 +104,7 @@ class TimedCase:
     @property
     def controls_made(self) -> int:
         """The number of control calls."""
-        return sum(map(len, self.controls_ns or ()))
+        return sum(len(row.costs_ns) for row in self._rows)
 
     @property
     def controls_stalled(self) -> int:
@@ -127,8 +128,10 @@ class TimedCase:
         """Input bytes of one call."""
         return 0 if self._last is None else self._last.input_bytes
 
-    def call_controls(self, count: int) -> None:
+    def call_controls(self, count: int, *, only_tell: bool = False) -> None:
         """Make control calls that hand over as much as the last call; none beside calls by message.
+
+        `only_tell`: how many calls something disturbs, not what they cost.
 
         None counts any more once the worker has spoilt more than one in four: it could choose those that do.
         """
@@ -145,7 +148,7 @@ class TimedCase:
                 )
                 if row is None:
                     return
-                self._all_rows.append(row)
+                self._all_rows.append(replace(row, only_tells=only_tell))
                 rows_ns = [row.costs_ns for row in self._all_rows]
                 spoilt = sum(math.isnan(cost) for costs_ns in rows_ns for cost in costs_ns)
                 self._is_spoilt = spoilt > _SPOILT + _MOST_SPOILT * sum(map(len, rows_ns))
@@ -164,8 +167,10 @@ class TimedCase:
         if rows == self._rows and self.controls_ns is not None:
             return
         self._rows = rows
-        self.controls_ns = [row.costs_ns for row in self._rows]
-        self.controls = ControlCosts.of(self.controls_ns)
+        self.controls_ns = [row.costs_ns for row in rows if not row.only_tells]
+        costs = ControlCosts.of(self.controls_ns)
+        telling = [row.costs_ns for row in rows if row.only_tells]
+        self.controls = costs and costs.with_telling(telling)
 
     def _length_ns(self) -> float:
         """How long three of four calls take at least, by the judge's clock.

@@ -161,12 +161,13 @@ def test_control_calls_at_the_end_are_bounded(
     now = SimpleNamespace(ns=0)
     monkeypatch.setattr(benchmark, "time", SimpleNamespace(monotonic_ns=lambda: now.ns))
     # They vary so much that no number of them is enough.
-    costs = SimpleNamespace(count=0, disturbed=0, slow=0, mean_ns=_CALL_NS, sd_ns=1e9, single_ns=1e9)
+    costs = SimpleNamespace(count=0, calls=0, disturbed=0, slow=0, mean_ns=_CALL_NS, sd_ns=1e9, single_ns=1e9)
     costs.statistical_ns, costs.noise_ns = lambda **_: 1e9, lambda **_: noise_ns
     timed: Any = SimpleNamespace(controls=costs, controls_stalled=0, size_ratio=1.0, input_bytes=64, controls_made=0)
 
     def call_controls(count: int) -> None:
         costs.count += count
+        costs.calls = costs.count
         timed.controls_made += count
         now.ns += takes_ns
 
@@ -174,6 +175,22 @@ def test_control_calls_at_the_end_are_bounded(
     samples = [Sample(claim_ns=claim_ns, outside_ns=2 * _CALL_NS)] * calls
     crowded = _judge()._add_controls(timed, samples, ranked=ranked)
     assert (costs.count, crowded) == (controls, takes_ns > 0)
+
+
+def test_control_calls_that_tell_how_many_wait_do_not_move_the_hand_over() -> None:
+    """They follow each other at the end, and are cheaper than those between the calls."""
+    script = Script(
+        spans_ns=[_SPAN_NS] * 17 + [3 * _SPAN_NS] * 3, delayed_ns=[0] * 17 + [2 * _SPAN_NS] * 3, controls_ns=[1e5]
+    )
+    alone = time_case(script)
+    rows: list[Any] = [done[1] for done in alone.done if done[0] == "control"]
+    assert rows[-8:] == [10] * 8
+
+    script.controls_ns = [1e5] * sum(rows[:-8]) + [*[6e4] * 9, math.inf] * 8
+    outcome = time_case(script)
+    assert outcome.details["hand_over_ns"] == alone.details["hand_over_ns"]
+    assert outcome.details["controls"] == sum(rows)
+    assert outcome.details["set_aside"] > alone.details["set_aside"]
 
 
 @pytest.mark.parametrize("waits", [1.0, 0.9, 0.5])
