@@ -13,6 +13,7 @@ import pytest
 from runner.base.errors import DataError
 from runner.extras.trainers.kernelbook import best, difficulty, lengths, prompts, scripts, synthesize, upload
 from runner.extras.trainers.kernelbook.asking import Request
+from runner.extras.trainers.kernelbook.enrich import Step
 from runner.extras.trainers.kernelbook.journal import Answer
 from runner.extras.trainers.kernelbook.rows import read
 
@@ -54,6 +55,14 @@ def test_which_rows_are_rated(row: dict[str, Any], expected: str | None) -> None
     """A reward strictly above the threshold, and something to rate."""
     question = difficulty.step().question(row)
     assert isinstance(question, Request) if expected is None else question == expected
+
+
+@pytest.mark.parametrize("step", [difficulty.step(), prompts.step(), synthesize.step()], ids=lambda step: step.name)
+def test_a_model_may_think_before_it_answers(step: Step) -> None:
+    """As in agent-native #4861, dotnet/extensions #7002: the limit of tokens holds for both together."""
+    question = step.question({**evaluation(0, 1.0), "module_name": "Net"})
+    assert isinstance(question, Request)
+    assert question.parameters["max_tokens"] >= 8192
 
 
 @pytest.mark.parametrize(
