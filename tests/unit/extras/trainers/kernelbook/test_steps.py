@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import mmap
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from runner.base.errors import DataError
@@ -55,6 +59,27 @@ def test_which_rows_are_rated(row: dict[str, Any], expected: str | None) -> None
     """A reward strictly above the threshold, and something to rate."""
     question = difficulty.step().question(row)
     assert isinstance(question, Request) if expected is None else question == expected
+
+
+def test_a_column_may_hold_more_text_than_an_array(tmp_path: Path) -> None:
+    """As in ray #29492, datasets #6656 and #6595: no column of more than 2 GiB, nor a group of it, is made one array."""
+    # Never written to, so it takes no memory.
+    data = pa.py_buffer(mmap.mmap(-1, 1 << 30))
+    long = pa.StringArray.from_buffers(1, pa.py_buffer(struct.pack("ii", 0, 1 << 30)), data)
+    forms: tuple[Callable[[pa.Array], pa.Array], ...] = (
+        lambda texts: texts,
+        lambda texts: pa.StructArray.from_arrays([texts], ["python_code"]),
+        lambda texts: pa.ListArray.from_arrays([0, 1], pa.StructArray.from_arrays([texts], ["content"])),
+    )
+    for form in forms:
+        chunks = [form(texts) for texts in (long, long, pa.array(["short"]))]
+        table = pa.table({"number": pa.chunked_array([[0], [1], [2]]), "column": pa.chunked_array(chunks)})
+        assert upload.part(table, [2]).to_pylist() == [{"number": 2, "column": chunks[2][0].as_py()}]
+    file = write(tmp_path / "rows.jsonl", [evaluation(number, 1.0) for number in range(2500)])
+    upload.run(upload.TARGETS[2], file, to=tmp_path, repository=None, token=None)
+    (made,) = tmp_path.rglob("*.parquet")
+    written = pq.read_metadata(made)
+    assert [written.row_group(number).num_rows for number in range(written.num_row_groups)] == [1000, 1000, 500]
 
 
 @pytest.mark.parametrize("step", [difficulty.step(), prompts.step(), synthesize.step()], ids=lambda step: step.name)
