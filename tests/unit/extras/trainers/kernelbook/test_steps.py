@@ -61,8 +61,26 @@ def test_which_rows_are_rated(row: dict[str, Any], expected: str | None) -> None
     assert isinstance(question, Request) if expected is None else question == expected
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        pa.array([1 << 62], pa.timestamp("us")),
+        pa.array([1 << 30], pa.int32()).cast(pa.date32()),
+        pa.array([0], pa.timestamp("us", tz="Mars/Olympus")),
+        pa.StringArray.from_buffers(1, pa.py_buffer(struct.pack("ii", 0, 1)), pa.py_buffer(b"\xff")),
+    ],
+    ids=["moment", "day", "zone", "text"],
+)
+def test_a_value_that_python_lacks_is_named(tmp_path: Path, value: pa.Array) -> None:
+    """As in psycopg #1251, of parquet: a sentence with the file, no traceback."""
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"at": value}), file)
+    with pytest.raises(DataError, match=r"cannot read .*rows\.parquet"):
+        list(read(file))
+
+
 def test_a_column_may_hold_more_text_than_an_array(tmp_path: Path) -> None:
-    """As in ray #29492, datasets #6656 and #6595: no column of more than 2 GiB, nor a group of it, is made one array."""
+    """As in ray #29492, datasets #6656 and #6595: no column of more than 2 GiB, nor its group, is one array."""
     # Never written to, so it takes no memory.
     data = pa.py_buffer(mmap.mmap(-1, 1 << 30))
     long = pa.StringArray.from_buffers(1, pa.py_buffer(struct.pack("ii", 0, 1 << 30)), data)
