@@ -39,8 +39,18 @@ IS_CODE: Final = re.compile(
     r"(?m)^(?:(?:from [\w.]+ )?import [\w.*(]*(?:(?:, ?| as )[\w.]+)*[,)\\]?|(?:class|def) \w+[(:].*|@[\w.]+(?:\(.*)?)"
     r"[ \t\r]*+(?:#.*)?$"
 )
-#: How good a block's language is; others are worse. Of the best the last counts.
+#: How good a block's language is; others are worse.
 _LANGUAGES: Final = {"python": 2, "python3": 2, "py": 2, "": 1}
+#: What a candidate defines and an example of its use does not: the more of these, the better.
+_DEFINES: Final = (re.compile(r"(?m)^class "), re.compile(r"(?m)^(?:class|def) \w*New\b"))
+#: How models end what they think, and how they begin it.
+_THOUGHT: Final = re.compile(
+    r"</(?:seed:)?(?:think(?:ing)?|thought|reasoning)>|\[/THINK\]|<\|END_THINKING\|>|<\|channel\|>final<\|message\|>"
+)
+_THINKS: Final = re.compile(
+    r"\s*+(?:<(?:seed:)?(?:think(?:ing)?|thought|reasoning)>|\[THINK\]|<\|START_THINKING\|>"
+    r"|(?:<\|start\|>assistant)?<\|channel\|>analysis)"
+)
 
 #: The types of parts of a message that are text.
 _TEXTS: Final = (None, "text", "output_text")
@@ -51,16 +61,32 @@ Extract = Callable[[str], str]
 def code_of(text: str) -> str:
     """The code of a completion, without what the model thought; all of it where nothing marks code.
 
-    Text without any code is still evaluated: that it is no Python is the candidate's own fault.
+    Text without any code is still evaluated: that it is no Python is the candidate's own fault. What ends before the
+    model has stopped thinking has no code, unless marks say that it is the answer.
     """
     # To Python both line ends are the same. From 3.14 on `dedent` changes CR LF on blank lines alone.
-    text = text.rpartition("</think>")[2].replace("\r\n", "\n")
-    text = next(filter(None, (_marked(text, marks) for marks in _MARKS)), text)
-    blocks = sorted(_blocks(text), key=lambda block: _LANGUAGES.get(block[0], 0))
+    text = after_thought(text).replace("\r\n", "\n")
+    answer = next(filter(None, (marked(text, marks) for marks in _MARKS)), None)
+    if answer is None and _THINKS.match(text):
+        return ""
+    text = text if answer is None else answer
+    # Of equally good ones the last.
+    blocks = sorted(_blocks(text), key=_quality)
     return blocks[-1][1] if blocks else text
 
 
-def _marked(text: str, marks: re.Pattern[str]) -> str | None:
+def _quality(block: tuple[str, str]) -> tuple[int, int]:
+    """How likely a block is to be the candidate: by what it defines if it may be Python, then by its language."""
+    language = _LANGUAGES.get(block[0], 0)
+    return sum(bool(each.search(block[1])) for each in _DEFINES) if language else 0, language
+
+
+def after_thought(text: str) -> str:
+    """What a model writes when it has stopped thinking; all of it where no mark says when."""
+    return _THOUGHT.split(text)[-1]
+
+
+def marked(text: str, marks: re.Pattern[str]) -> str | None:
     """What stands between the last pair of marks; None: there is no pair."""
     inside = begin = None
     for mark in marks.finditer(text):

@@ -102,7 +102,8 @@ def row_of(entry: Entry, result: Result, reward: str, scope: str) -> dict[str, A
 def by_level(rows: Iterable[Mapping[str, Any]], reward: str) -> Sequence[dict[str, Any]]:
     """A line for each level and, where there are several, one for all.
 
-    Shares are of the samples that have a result of their own: faults are counted apart.
+    Shares are of the samples that have a result of their own: faults are counted apart. Those of fast ones and the
+    reward are of samples of which they are known.
     """
     levels: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -115,18 +116,27 @@ def by_level(rows: Iterable[Mapping[str, Any]], reward: str) -> Sequence[dict[st
 
 def _line(level: str, rows: Sequence[Mapping[str, Any]], reward: str) -> dict[str, Any]:
     facts = [row["facts"] for row in rows if rewards.blames(row["facts"])]
-    values = [value for one in facts if (value := rewards.reward(reward, one)) is not None]
-    line: dict[str, Any] = {
+    return {
         "level": level,
         "samples": len(rows),
         "without_result": len(rows) - len(facts),
         "compiled": _share([rewards.compiled(one) for one in facts]),
         "correct": _share([rewards.correct(one) for one in facts]),
+        **{f"fast_{p:g}": _mean(f"fast_{p:g}@1", facts) for p in THRESHOLDS},
+        "reward": _mean(reward, facts),
     }
-    for p in THRESHOLDS:
-        line[f"fast_{p:g}"] = _share([rewards.reward(f"fast_{p:g}@1", one) == 1.0 for one in facts])
-    line["reward"] = sum(values) / len(values) if values else None
-    return line
+
+
+def _mean(reward: str, facts: Sequence[Mapping[str, Any]]) -> float | None:
+    """The mean of a reward where it is known; None: it is known of no sample, or only of wrong ones, not of right ones.
+
+    What was not timed is neither fast nor slow.
+    """
+    right = [rewards.reward(reward, one) for one in facts if rewards.correct(one)]
+    values = [value for one in facts if (value := rewards.reward(reward, one)) is not None]
+    if not values or (right and all(value is None for value in right)):
+        return None
+    return sum(values) / len(values)
 
 
 def _share(values: Sequence[bool]) -> float | None:

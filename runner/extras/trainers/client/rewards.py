@@ -216,12 +216,15 @@ def speed_of_light(facts: Facts) -> float | None:
     return float(1.0 / (1.0 + max(0.0, own - bound) / (base - bound)))
 
 
-def discounted(rewards: Sequence[float], factor: float = 0.4) -> list[float]:
-    """The return of each turn: its reward plus `factor` times the return of the next turn (Kevin-32B)."""
-    total = 0.0
+def discounted(rewards: Sequence[float | None], factor: float = 0.4) -> list[float | None]:
+    """The return of each turn: its reward plus `factor` times the return of the next turn (Kevin-32B).
+
+    None: the reward of this turn or of a later one is None.
+    """
+    total: float | None = 0.0
     returns = []
     for value in reversed(rewards):
-        total = value + factor * total
+        total = None if value is None or total is None else value + factor * total
         returns.append(total)
     return returns[::-1]
 

@@ -17,8 +17,8 @@ THRESHOLD: Final = 0.85
 INPUT: Final = "siro1/kernelbook-glm4_7-evals"
 OUTPUT: Final = "outputs/filtered_dataset.jsonl"
 LEVELS: Final = ("low", "medium", "high")
-#: Of an answer; a level is one word, what comes before it is reasoning.
-_MAX_TOKENS = 256
+#: Of an answer; a level is one word. What a model thinks counts, too.
+_MAX_TOKENS = 8192
 _TEMPERATURE = 0.1
 _TAG: Final = re.compile(r"<difficulty>\s*([a-z]+)\s*</difficulty>", re.IGNORECASE)
 _INSTRUCTION: Final = """\

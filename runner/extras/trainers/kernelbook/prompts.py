@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from runner.extras.jsonl import Row
-from runner.extras.trainers.client.adapters import IS_CODE
+from runner.extras.trainers.client.adapters import IS_CODE, after_thought, marked
 
 from .asking import Request
 from .enrich import Step
@@ -18,7 +18,7 @@ INPUT: Final = "GPUMODE/KernelBook"
 OUTPUT: Final = "outputs/synthetic_prompts.jsonl"
 _MAX_TOKENS = 32_768
 _TEMPERATURE = 0.3
-_TAG: Final = re.compile(r"<(/?)specification>", re.IGNORECASE)
+_TAGS: Final = re.compile(r"(?P<begin><specification>)|</specification>", re.IGNORECASE)
 _INDENT: Final = re.compile(r"(?m)^[^\S\n]+")
 #: What a specification may not hold, and what that is called.
 _LEAKS: Final = (
@@ -52,11 +52,8 @@ def name_of(row: Row) -> str | None:
 
 
 def specification_of(text: str) -> str | None:
-    """What stands between the tags; None: nothing."""
-    tags = _TAG.finditer(text)
-    begin = next((tag.end() for tag in tags if not tag[1]), None)
-    end = next((tag.start() for tag in tags if tag[1]), None)
-    return None if end is None else text[begin:end].strip() or None
+    """What stands between the last tags, since models repeat what they are asked first; None: nothing."""
+    return marked(after_thought(text), _TAGS) or None
 
 
 def check(text: str) -> str | None:

@@ -80,8 +80,9 @@ def read(file: Path) -> Iterator[Row]:
             with pq.ParquetFile(file) as parquet:
                 for batch in parquet.iter_batches(batch_size=_BATCH):
                     yield from map(without_infinite, batch.to_pylist())
-        except (OSError, ValueError) as error:
-            raise DataError(f"{file} is no parquet file: {error}") from error
+        except (OSError, ValueError, OverflowError, NotImplementedError) as error:
+            # Also a value that Python lacks, such as a day after the year 9999.
+            raise DataError(f"cannot read {file}: {error}") from error
         return
     for _, _, row in numbered(file):
         yield without_infinite(row)

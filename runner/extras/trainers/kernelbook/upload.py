@@ -26,6 +26,8 @@ from .rows import facts_of, info_of, scratch, text_of
 
 SEED: Final = 42
 TEST_SHARE: Final = 0.1
+#: Rows of a row group. Readers make one array of a nested column of a group, of at most 2 GiB of text.
+_GROUP_ROWS: Final = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +128,15 @@ def by_group(groups: Sequence[str]) -> tuple[list[int], list[int]]:
     return [index for index in range(len(groups)) if index not in chosen], sorted(chosen)
 
 
+def part(table: pa.Table, numbers: Sequence[int]) -> pa.Table:
+    """The rows of these numbers, in the table's order.
+
+    Not by `take`: it makes one array of a column, which holds no more than 2 GiB of text.
+    """
+    chosen = set(numbers)
+    return table.filter(pa.array([number in chosen for number in range(table.num_rows)], pa.bool_()))
+
+
 def make(target: Target, source: Path, dataset_rows: Rows, folder: Path) -> Mapping[str, int]:
     """Write parquet files and the card of a data set to an empty folder; how many rows each split has, if it has any.
 
@@ -137,7 +148,7 @@ def make(target: Target, source: Path, dataset_rows: Rows, folder: Path) -> Mapp
     (folder / "data").mkdir(parents=True)
     for name, indices in parts.items():
         file = folder / "data" / f"{name}-00000-of-00001.parquet"
-        pq.write_table(dataset_rows.table.take(pa.array(indices, pa.int64())), file, compression="zstd")
+        pq.write_table(part(dataset_rows.table, indices), file, compression="zstd", row_group_size=_GROUP_ROWS)
     rows = {name: len(indices) for name, indices in parts.items()}
     (folder / "README.md").write_text(_card(target, rows, dataset_rows.licences, facts_of(source)), encoding="utf-8")
     return rows

@@ -90,7 +90,21 @@ def test_a_completion_without_code_is_evaluated_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize(
     "part",
-    ["BEGIN_PYTHON\n", "<answer>", "</think>", '\\"', "'\"\\", "```\n", '"""\n```\n', " \n", "<specification>", *"a~`"],
+    [
+        "BEGIN_PYTHON\n",
+        "<answer>",
+        "</think>",
+        "<think>",
+        "[/THINK]",
+        "\nclass New",
+        '\\"',
+        "'\"\\",
+        "```\n",
+        '"""\n```\n',
+        " \n",
+        "<specification>",
+        *"a~`",
+    ],
 )
 @pytest.mark.parametrize("begin", ["", "BEGIN_PYTHON", "```python\n", "``` ", "x"])
 def test_a_model_that_repeats_itself_is_read_at_once(begin: str, part: str) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from runner.base.errors import DataError
-from runner.extras.trainers.client.results_file import ResultsFile, read_rows, write_kernelbench
+from runner.extras.trainers.client.results_file import ResultsFile, by_level, read_rows, write_kernelbench
+from runner.extras.trainers.client.rewards import REWARDS, reward
 from runner.extras.trainers.kernelbook.rows import written
 
 STATS = {"mean_ns": 1_234_567.0, "std_ns": 2_000.0, "min_ns": 1_200_000.0, "max_ns": 1_300_000.0, "calls": 20}
@@ -43,6 +44,21 @@ def test_times_have_kernelbenchs_statistics(tmp_path: Path) -> None:
     assert (wrong["runtime"], wrong["runtime_stats"], wrong["metadata"]["correctness_error"]) == (-1.0, {}, "off")
     assert (older["runtime"], older["runtime_stats"]["median"]) == (1.2, 1.2)
     assert (tmp_path / "level_1_problem_3_sample_0_kernel.py").read_text() == "code"
+
+
+@pytest.mark.parametrize("name", [*REWARDS, "fast_3@1"])
+def test_what_was_not_timed_is_neither_fast_nor_slow(name: str) -> None:
+    """As in GEAK #418, ReBenchDB #224: a figure is of samples of which it is known, not only of wrong ones, or null."""
+    fast = {"speedup": 4.0, "reference_ns": 4e6, "candidate_ns": 1e6, "sol_ns": 1e5, "baselines": {"compile": {}}}
+    untimed, timed, wrong = row(0), row(1, **fast), row(2, verdict="wrong_answer", stage="correctness")
+    (line,), (more,), (known,) = (
+        by_level(rows, name) for rows in ([untimed, wrong], [untimed, timed, wrong], [timed, wrong])
+    )
+    needs_time = reward(name, untimed["facts"]) is None
+    assert (line["reward"] is None) == needs_time
+    assert (line["fast_0"], line["fast_0.5"], line["fast_2"], line["correct"]) == (0.5, None, None, 0.5)
+    assert (more["fast_2"], more["fast_0"]) == (0.5, 2 / 3)
+    assert more["reward"] == known["reward"] or not needs_time
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,8 @@ def test_a_baseline_that_was_not_timed_is_not_guessed() -> None:
 def test_turns_and_groups() -> None:
     """What Kevin-32B and CUDA-L1 do with rewards."""
     assert discounted([1.0, 0.0, 2.0]) == pytest.approx([1.0 + 0.4 * 0.8, 0.8, 2.0])
+    # As in NeMo-RL #431: a fault of ours is no reward of 0, and says nothing of the turns before it.
+    assert discounted([1.0, None, 0.0, 2.0]) == [None, None, 0.8, 2.0]
     assert normalised([1.0, None, 3.0]) == [-1.0, None, 1.0]
     assert normalised([2.0, 2.0]) == [0.0, 0.0]
     assert normalised([None]) == [None]

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import mmap
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from runner.base.errors import DataError
 from runner.extras.trainers.kernelbook import best, difficulty, lengths, prompts, scripts, synthesize, upload
 from runner.extras.trainers.kernelbook.asking import Request
+from runner.extras.trainers.kernelbook.enrich import Step
 from runner.extras.trainers.kernelbook.journal import Answer
 from runner.extras.trainers.kernelbook.rows import read
 
@@ -54,6 +59,53 @@ def test_which_rows_are_rated(row: dict[str, Any], expected: str | None) -> None
     """A reward strictly above the threshold, and something to rate."""
     question = difficulty.step().question(row)
     assert isinstance(question, Request) if expected is None else question == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pa.array([1 << 62], pa.timestamp("us")),
+        pa.array([1 << 30], pa.int32()).cast(pa.date32()),
+        pa.array([0], pa.timestamp("us", tz="Mars/Olympus")),
+        pa.StringArray.from_buffers(1, pa.py_buffer(struct.pack("ii", 0, 1)), pa.py_buffer(b"\xff")),
+    ],
+    ids=["moment", "day", "zone", "text"],
+)
+def test_a_value_that_python_lacks_is_named(tmp_path: Path, value: pa.Array) -> None:
+    """As in psycopg #1251, of parquet: a sentence with the file, no traceback."""
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"at": value}), file)
+    with pytest.raises(DataError, match=r"cannot read .*rows\.parquet"):
+        list(read(file))
+
+
+def test_a_column_may_hold_more_text_than_an_array(tmp_path: Path) -> None:
+    """As in ray #29492, datasets #6656 and #6595: no column of more than 2 GiB, nor its group, is one array."""
+    # Never written to, so it takes no memory.
+    data = pa.py_buffer(mmap.mmap(-1, 1 << 30))
+    long = pa.StringArray.from_buffers(1, pa.py_buffer(struct.pack("ii", 0, 1 << 30)), data)
+    forms: tuple[Callable[[pa.Array], pa.Array], ...] = (
+        lambda texts: texts,
+        lambda texts: pa.StructArray.from_arrays([texts], ["python_code"]),
+        lambda texts: pa.ListArray.from_arrays([0, 1], pa.StructArray.from_arrays([texts], ["content"])),
+    )
+    for form in forms:
+        chunks = [form(texts) for texts in (long, long, pa.array(["short"]))]
+        table = pa.table({"number": pa.chunked_array([[0], [1], [2]]), "column": pa.chunked_array(chunks)})
+        assert upload.part(table, [2]).to_pylist() == [{"number": 2, "column": chunks[2][0].as_py()}]
+    file = write(tmp_path / "rows.jsonl", [evaluation(number, 1.0) for number in range(2500)])
+    upload.run(upload.TARGETS[2], file, to=tmp_path, repository=None, token=None)
+    (made,) = tmp_path.rglob("*.parquet")
+    written = pq.read_metadata(made)
+    assert [written.row_group(number).num_rows for number in range(written.num_row_groups)] == [1000, 1000, 500]
+
+
+@pytest.mark.parametrize("step", [difficulty.step(), prompts.step(), synthesize.step()], ids=lambda step: step.name)
+def test_a_model_may_think_before_it_answers(step: Step) -> None:
+    """As in agent-native #4861, dotnet/extensions #7002: the limit of tokens holds for both together."""
+    question = step.question({**evaluation(0, 1.0), "module_name": "Net"})
+    assert isinstance(question, Request)
+    assert question.parameters["max_tokens"] >= 8192
 
 
 @pytest.mark.parametrize(
