@@ -158,7 +158,8 @@ FROM runner.gpu_type g ORDER BY g.name
 
 -- name: queue_depths
 -- How many jobs that may begin wait for each GPU type, and since when.
-SELECT j.gpu_type, count(*) AS jobs, extract(epoch FROM now() - min(j.created_at))::float8 AS oldest_s
+SELECT j.gpu_type, count(*) AS jobs,
+       greatest(0, extract(epoch FROM now() - min(greatest(j.created_at, j.not_before))))::float8 AS oldest_s
 FROM runner.job j WHERE j.state = 'queued' AND j.ready GROUP BY j.gpu_type ORDER BY j.gpu_type
 
 -- name: board_name
