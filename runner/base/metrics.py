@@ -35,14 +35,14 @@ _WORK_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640
 
 _PICKUP = Histogram(
     "kernel_runner_pickup_seconds",
-    "From a job's creation to its first claim, on the database's clock.",
+    "From a job's creation, or its start time, to its first claim, on the database's clock.",
     ["gpu_type"],
     buckets=_WAITS_S,
     registry=REGISTRY,
 )
 _TURNAROUND = Histogram(
     "kernel_runner_turnaround_seconds",
-    "From a job's creation to its committed result.",
+    "From a job's creation, or its start time, to its committed result.",
     ["gpu_type", "mode"],
     buckets=_WORK_S,
     registry=REGISTRY,

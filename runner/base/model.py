@@ -154,6 +154,7 @@ class Job(Claimed):
     task: Json
     #: Infrastructure failures so far.
     failures: int
+    #: Or its start time.
     created_at: datetime
     started_at: datetime
     #: A slot of this host that has just failed it, to be avoided if there is another.

@@ -21,7 +21,7 @@ from runner.base.errors import ConfigError, DatabaseUnavailableError, Submission
 from runner.extras.queries import SHARED
 from runner.store import schema, session
 from runner.store.clean import fit
-from runner.store.connection import BEHIND, FORGOTTEN, Row, is_behind
+from runner.store.connection import FORGOTTEN, Row, translated
 from runner.store.queries import Query
 
 _T = TypeVar("_T")
@@ -102,7 +102,7 @@ class AsyncStore:
 
         Raises:
             RefusedError: a function of the schema refused.
-            DatabaseUnavailableError: the outage lasts.
+            DatabaseUnavailableError: the outage lasts, or the schema is not this release's, or a right is missing.
         """
         return await self._patiently(lambda connection: _rows(connection, self._queries[name], values))
 
@@ -124,9 +124,11 @@ class AsyncStore:
         """
         try:
             return await self.all(name, **values)
-        except psycopg.ProgrammingError as error:
+        except DatabaseUnavailableError as error:
+            if not isinstance(error.__cause__, psycopg.ProgrammingError):
+                raise
             raise ConfigError(
-                f"the login of DATABASE_URL cannot do what this service needs ({error.diag.message_primary}): expected "
+                f"the login of DATABASE_URL cannot do what this service needs ({_reason(error.__cause__)}): expected "
                 f"one with the role {role}, after `kernel-runner migrate --roles` of this release"
             ) from None
 
@@ -166,10 +168,9 @@ class AsyncStore:
             except psycopg.Error as error:
                 if (error.sqlstate or "").startswith("KR"):
                     raise _refused(error) from error
-                if is_behind(error):
-                    raise DatabaseUnavailableError(f"PostgreSQL: {_reason(error)}{BEHIND}") from error
                 if not _passes(error):
-                    raise
+                    # Without a table, a function or a right the database counts as away: tasks that look again go on.
+                    raise translated(error) from error
                 if time.monotonic() > until:
                     raise DatabaseUnavailableError(f"PostgreSQL: {_reason(error)}") from error
             except TimeoutError as error:
@@ -183,7 +184,8 @@ async def _rows(connection: _Connection, query: Query, values: Mapping[str, obje
         async with asyncio.timeout(_ANSWER_S), session.scope_async(connection, bounds=_BOUNDS):
             cursor = await connection.execute(query.sql, parameters)
             return await cursor.fetchall() if cursor.description is not None else ()
-    except FORGOTTEN:
+    except (psycopg.errors.ReadOnlySqlTransaction, *FORGOTTEN):
+        # Another connection may lead to another server, or begin with other settings.
         await connection.close()
         raise
 

@@ -218,12 +218,12 @@ class Link:
             with nullcontext() if self._bare else session.scope(connection, bounds=BOUNDS):
                 yield connection
         except psycopg.Error as error:
-            translated = _translated(error, broken=connection.closed)
+            ours = translated(error, broken=connection.closed)
             if connection.closed or _is_outage(error):
                 self.close()
-            if translated is error:
+            if ours is error:
                 raise
-            raise translated from error
+            raise ours from error
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -294,7 +294,7 @@ class Link:
                 row_factory=dict_row,
             )
         except psycopg.Error as error:
-            raise _translated(error, broken=True) from error
+            raise translated(error, broken=True) from error
         if self._waiting is not None:
             self._waiting(LOOK_S)
         return connection
@@ -345,8 +345,11 @@ def _is_outage(error: psycopg.Error) -> bool:
     return isinstance(error, psycopg.OperationalError) and not survives
 
 
-def _translated(error: psycopg.Error, *, broken: bool) -> Exception:
-    """The error in our words; itself if it says that a value or a statement is wrong."""
+def translated(error: psycopg.Error, *, broken: bool = False) -> Exception:
+    """The error in our words; itself if it says that a value or a statement is wrong.
+
+    `broken`: the connection is gone.
+    """
     reason = error.diag.message_primary or str(error).strip() or type(error).__name__
     if (error.sqlstate or "").startswith(_OURS):
         return _refusal(error)

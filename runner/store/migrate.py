@@ -56,7 +56,8 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
     Sequences that are behind their tables, as logical replication leaves them, are put to the last number there.
 
     Functions and views are left alone where these files were applied last and no one has changed any of them. Indexes
-    that are there are left alone too.
+    that are there are left alone too. Whoever migrates, all objects belong to the owner of `runner.job`: functions have
+    the rights of theirs.
 
     It is safe to call twice and from several places at once. `roles` also creates the roles of `schema.roles_sql` and
     grants them their rights, which needs CREATEROLE.
@@ -69,7 +70,8 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
         DatabaseUnavailableError: no connection, or a lock that another session holds for minutes. If it holds up only
             an index, everything else is done, and queries take longer until another call builds it.
         ConfigError: the database user lacks a right, the database is at a version that this release does not know, or
-            the address cannot be parsed; nothing was changed. Or row security hides rows; everything is done.
+            the address cannot be parsed, or something of another program is in the way; nothing was changed. Or row
+            security hides rows; everything is done.
     """
     address = session.conninfo(dsn, application_name=_APPLICATION_NAME, connect_timeout="10")
     with _translated(), _connect(address) as connection:
@@ -127,6 +129,13 @@ def _translated() -> Iterator[None]:
             "the database's owner, and for --roles a user with CREATEROLE, or have an administrator run what "
             "`kernel-runner migrate --print-roles` prints"
         ) from error
+    except psycopg.Error as error:
+        parts = (error.diag.message_primary or str(error), error.diag.message_detail)
+        reason = ": ".join(part for part in parts if part)
+        raise ConfigError(
+            f"cannot migrate: {reason}; nothing was changed. Schema runner has something of another program, or that "
+            "program's depends on ours: drop or rename it, migrate again, and make it again"
+        ) from error
 
 
 def _migrate(connection: psycopg.Connection[Row], *, roles: bool) -> Sequence[str]:
@@ -135,6 +144,7 @@ def _migrate(connection: psycopg.Connection[Row], *, roles: bool) -> Sequence[st
     # Rolled back with the rest where the database is refused.
     rows(connection, QUERIES["create_runner_schema"])
     rows(connection, QUERIES["migration_lock"])
+    _give_to_owner(connection)
     _refuse_drift(connection)
     version = _version(connection)
     _refuse_unknown_version(version)
@@ -149,6 +159,7 @@ def _migrate(connection: psycopg.Connection[Row], *, roles: bool) -> Sequence[st
             _execute(connection, *(new if version is None else _steps(pending)))
             rows(connection, QUERIES["store_version"], {"version": pending[-1]})
         _execute(connection, *texts)
+        _give_to_owner(connection)
     elif not roles:
         return ()
     if roles:
@@ -156,6 +167,12 @@ def _migrate(connection: psycopg.Connection[Row], *, roles: bool) -> Sequence[st
     objects = _one(connection, QUERIES["applied_objects"])["objects"]
     rows(connection, QUERIES["store_applied"], {"files": files, "objects": objects})
     return tuple(pending)
+
+
+def _give_to_owner(connection: psycopg.Connection[Row]) -> None:
+    """Give what another login has made of ours, as the superuser who migrated, to the owner of the rest."""
+    strays = rows(connection, QUERIES["strays"], {"names": list(schema.names())})
+    _execute(connection, *(stray["statement"] for stray in strays))
 
 
 def _steps(pending: Sequence[str]) -> Iterator[str]:

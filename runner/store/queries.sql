@@ -158,7 +158,8 @@ FROM runner.gpu_type g ORDER BY g.name
 
 -- name: queue_depths
 -- How many jobs that may begin wait for each GPU type, and since when.
-SELECT j.gpu_type, count(*) AS jobs, extract(epoch FROM now() - min(j.created_at))::float8 AS oldest_s
+SELECT j.gpu_type, count(*) AS jobs,
+       greatest(0, extract(epoch FROM now() - min(greatest(j.created_at, j.not_before))))::float8 AS oldest_s
 FROM runner.job j WHERE j.state = 'queued' AND j.ready GROUP BY j.gpu_type ORDER BY j.gpu_type
 
 -- name: board_name
@@ -340,6 +341,21 @@ BEGIN
     END LOOP;
 END
 $$
+
+-- name: strays
+-- The statements that give what is of ours, by its name, to the owner of the first table, where another owns it.
+WITH ours AS (
+    SELECT CASE c.relkind WHEN 'c' THEN 'TYPE' ELSE 'TABLE' END AS kind, c.oid::regclass::text AS object,
+           c.relname AS name, c.relowner AS owner
+    FROM pg_catalog.pg_class c
+    WHERE c.relnamespace = to_regnamespace('runner') AND c.relkind IN ('r', 'v', 'c')
+    UNION ALL
+    SELECT 'FUNCTION', p.oid::regprocedure::text, p.proname, p.proowner
+    FROM pg_catalog.pg_proc p WHERE p.pronamespace = to_regnamespace('runner') AND p.prokind = 'f'
+)
+SELECT format('ALTER %%s %%s OWNER TO %%I', o.kind, o.object, pg_get_userbyid(j.relowner)) AS statement
+FROM ours o JOIN pg_catalog.pg_class j ON j.oid = to_regclass('runner.job') AND j.relowner <> o.owner
+WHERE o.name = ANY (%(names)s::text[]) ORDER BY o.kind DESC, o.object
 
 -- name: index_settings
 -- For one connection that builds indexes. Each waits for the transactions that are open, but not without end.

@@ -65,6 +65,11 @@ def paths(*kinds: str) -> Sequence[Path]:
     return sorted(path for folder in FOLDERS for kind in kinds for path in folder.glob(f"{kind}/*.sql"))
 
 
+def names() -> Sequence[str]:
+    """The names of all tables, types, functions and views."""
+    return tuple(path.stem for path in paths("tables", "functions", "views"))
+
+
 def in_order(files: Mapping[str, str]) -> Sequence[str]:
     """The names of the files, each after those that it mentions outside comments; otherwise by name.
 

@@ -32,7 +32,7 @@ REVOKE ALL ON SCHEMA leaderboard FROM runner_daemon;
 -- schema leaderboard, and of the queue only what its metrics and `kernel-runner check` tell.
 GRANT USAGE ON SCHEMA runner TO runner_daemon;
 GRANT SELECT ON runner.migration, runner.demand TO runner_daemon;
-GRANT SELECT (gpu_type, state, created_at, ready) ON runner.job TO runner_daemon;
+GRANT SELECT (gpu_type, state, created_at, not_before, ready) ON runner.job TO runner_daemon;
 GRANT SELECT (name, login) ON runner.host TO runner_daemon;
 GRANT EXECUTE ON FUNCTION runner.claim, runner.heartbeat, runner.complete, runner.complete_waiting, runner.take_check,
     runner.fail, runner.release, runner.stopped, runner.reclaim, runner.recover, runner.reap, runner.register,

@@ -47,7 +47,7 @@ def test_a_job_comes_in_when_its_start_has(queue: Bench, db: Db) -> None:
     assert queue.overdue()
     assert queue.store.reclaim() == []
     assert queue.store.submission(later).status.phase == "queued"
-    assert rows(db, "SELECT ready, not_before FROM runner.job WHERE submission_id = %s", later) == [(True, None)]
+    assert rows(db, "SELECT ready FROM runner.job WHERE submission_id = %s", later) == [(True,)]
     assert not queue.overdue()
     assert first.submission_id != later
     assert queue.claim().submission_id == later
@@ -99,3 +99,46 @@ def test_a_pause_needs_a_board_and_a_reason(queue: Bench) -> None:
     for act in (partial(queue.store.pause_board, reason="x"), queue.store.resume_board):
         with pytest.raises(SubmissionError, match="'nobody' does not exist"):
             act("nobody")
+
+
+@pytest.mark.parametrize("since", ["its start", "the end of a pause after a failure"])
+def test_a_job_waits_from_when_it_might_begin(queue: Bench, db: Db, since: str) -> None:
+    """By the metric of the queue, and by that of its claim if it is the first; not from its submission."""
+    start = since == "its start"
+    queue.submit(start_at=datetime.now(UTC) + timedelta(hours=1) if start else None)
+    if not start:
+        queue.store.fail(queue.claim(), error="a broken host", report={}, slot="0")
+    db.execute("UPDATE runner.job SET created_at = created_at - interval '1 day'")
+    assert [depth.oldest_s for depth in queue.store.queue_depths()] == ([] if start else [0])
+    db.execute("UPDATE runner.job SET not_before = now() - interval '1 second'")
+    queue.store.reclaim()
+    assert [1 <= depth.oldest_s < 3600 for depth in queue.store.queue_depths()] == [True]
+    job = queue.claim()
+    assert (timedelta(seconds=1) <= job.started_at - job.created_at < timedelta(hours=1)) == start
+    queue.store.release(job, reason="enough")
+    assert [1 <= depth.oldest_s < 3600 for depth in queue.store.queue_depths()] == [True]
+
+
+def test_a_job_whose_start_has_come_is_let_in_when_its_board_is_resumed(queue: Bench, db: Db) -> None:
+    """At once, not when the next host looks for jobs whose start has come."""
+    queue.submit(start_at=datetime.now(UTC) + timedelta(hours=1))
+    db.execute("UPDATE runner.job SET not_before = now() - interval '1 second'")
+    queue.store.reclaim()
+    db.execute("SELECT runner.pause_board('identity', 'the reference is wrong')")
+    assert queue.idle()
+    assert not queue.overdue()
+    db.execute("SELECT runner.resume_board('identity')")
+    assert queue.claim()
+
+
+def test_a_pause_after_a_failure_outlasts_that_of_its_board(queue: Bench, db: Db) -> None:
+    """The job is held back while either lasts."""
+    queue.submit()
+    job = queue.claim()
+    db.execute("SELECT runner.pause_board('identity', 'the reference is wrong')")
+    queue.store.fail(job, error="a broken host", report={}, slot="0")
+    db.execute("SELECT runner.resume_board('identity')")
+    assert queue.idle()
+    db.execute("UPDATE runner.job SET not_before = now() - interval '1 second'")
+    queue.store.reclaim()
+    assert queue.claim().key == (job.id, job.attempt + 1)

@@ -49,8 +49,8 @@ def error(sqlstate: str) -> psycopg.Error:
 def test_every_error_has_its_class(sqlstate: str, name: str, ours: type[Exception], *, closes: bool) -> None:
     """An outage is waited out, a bad value is not: it would be refused again and again."""
     found = error(sqlstate)
-    assert isinstance(connection._translated(found, broken=False), ours), name
-    assert isinstance(connection._translated(found, broken=False), KernelRunnerError) == issubclass(
+    assert isinstance(connection.translated(found, broken=False), ours), name
+    assert isinstance(connection.translated(found, broken=False), KernelRunnerError) == issubclass(
         ours, KernelRunnerError
     )
     assert connection._is_outage(found) is closes, name
@@ -67,16 +67,16 @@ def test_our_functions_speak_for_themselves(sqlstate: str, ours: type[Exception]
         pass
 
     Refusal.sqlstate = sqlstate
-    translated = connection._translated(Refusal("no leaderboard 'x'"), broken=False)
+    translated = connection.translated(Refusal("no leaderboard 'x'"), broken=False)
     assert (type(translated), str(translated)) == (ours, "no leaderboard 'x'")
     idle = error("25P03")
-    assert connection._translated(idle, broken=False) is idle
-    assert isinstance(connection._translated(idle, broken=True), DatabaseUnavailableError)
+    assert connection.translated(idle, broken=False) is idle
+    assert isinstance(connection.translated(idle, broken=True), DatabaseUnavailableError)
 
 
 def sacrificed() -> DatabaseUnavailableError:
     """A deadlock's victim."""
-    victim = connection._translated(error("40P01"), broken=False)
+    victim = connection.translated(error("40P01"), broken=False)
     assert isinstance(victim, DatabaseUnavailableError)
     return victim
 

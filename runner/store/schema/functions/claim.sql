@@ -78,7 +78,7 @@ BEGIN
         SELECT c.gpu_type, c.priority, c.floor, CASE WHEN a.since IS NULL THEN c.free ELSE 1 END AS free
         FROM class c
         LEFT JOIN LATERAL (
-            SELECT q.created_at AS since FROM runner.job q
+            SELECT greatest(q.created_at, q.not_before) AS since FROM runner.job q
             WHERE v_aged AND q.state = 'queued' AND q.ready AND q.gpu_type = c.gpu_type AND q.priority = c.priority
               AND q.turn >= c.floor AND runner.may_take(q, claim.host)
             ORDER BY q.turn, q.id LIMIT 1
@@ -102,7 +102,7 @@ BEGIN
         UPDATE runner.job j
         SET state = 'running', attempt = j.attempt + 1, lease_owner = claim.host, host = claim.host,
             lease_expires_at = now() + claim.lease_s * interval '1 second', started_at = now(),
-            not_before = NULL, expires_at = NULL, progress = NULL
+            expires_at = NULL, progress = NULL
         WHERE j.id = ANY (v_ids)
         RETURNING j.*
     )
@@ -113,7 +113,8 @@ BEGIN
                 WHEN c.validates IS NOT NULL THEN jsonb_build_object(
                     'validates', c.validates, 'final_id', c.final_id, 'round', c.round, 'task', l.task)
                 ELSE l.task END, b.extra, l.secret_seed, c.failures,
-           c.created_at, c.started_at, CASE WHEN c.avoid_host = claim.host THEN c.avoid_slot END
+           CASE c.failures WHEN 0 THEN greatest(c.created_at, c.not_before) ELSE c.created_at END,
+           c.started_at, CASE WHEN c.avoid_host = claim.host THEN c.avoid_slot END
     FROM claimed c
     LEFT JOIN LATERAL (SELECT * FROM leaderboard.submission s
         WHERE s.id = coalesce(c.submission_id, c.validates) OFFSET 0) AS s ON true

@@ -82,7 +82,7 @@ BEGIN
         WHERE j.not_before <= now() AND j.state = 'queued' AND NOT j.ready
         ORDER BY j.not_before LIMIT reclaim.at_most FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        UPDATE runner.job j SET ready = true, not_before = NULL WHERE j.id = v_expired.id;
+        UPDATE runner.job j SET ready = true WHERE j.id = v_expired.id;
         PERFORM runner.queue_again(v_expired.id);
     END LOOP;
 

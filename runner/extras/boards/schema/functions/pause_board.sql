@@ -18,7 +18,8 @@ BEGIN
     INSERT INTO runner.board AS b (leaderboard_id, paused, paused_since) VALUES (v_id, v_reason, now())
     ON CONFLICT (leaderboard_id) DO UPDATE
     SET paused = EXCLUDED.paused, paused_since = coalesce(b.paused_since, EXCLUDED.paused_since);
-    UPDATE runner.job j SET ready = false
+    -- Their start has come, if they had one: runner.let_in lets in those without.
+    UPDATE runner.job j SET ready = false, not_before = NULL
     FROM (
         SELECT q.id FROM runner.job q
         WHERE q.id = ANY (ARRAY(SELECT o.id FROM leaderboard.submission s JOIN runner.job o ON o.submission_id = s.id
