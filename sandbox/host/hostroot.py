@@ -13,7 +13,6 @@ import functools
 import io
 import json
 import os
-import re
 import stat
 import subprocess
 import tarfile
@@ -21,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox import mountinfo
 from sandbox.errors import RootFilesystemError
 from sandbox.spec import Bind
 
@@ -94,7 +94,7 @@ class HostRoot:
             RootFilesystemError: another user cannot use the environment.
         """
         folders = self._folders()
-        points = map(mount_point, Path("/proc/self/mountinfo").read_bytes().splitlines())
+        points = (mount.point for mount in mountinfo.parse(Path("/proc/self/mountinfo").read_bytes()))
         below = [point for point in points if any(_is_below(point, folder) for folder in folders)]
         return tuple(Bind(source=path, target=_inside(path, folders)) for path in sorted({*folders, *below}))
 
@@ -215,11 +215,6 @@ def _check_reachable(python: str, folders: tuple[str, ...]) -> None:
 def _vendors() -> Iterator[str]:
     """What there is of the vendors' software."""
     yield from (os.path.realpath(path) for path in _VENDORS if Path(path).is_dir())
-
-
-def mount_point(line: bytes) -> str:
-    """Where a line of mountinfo mounts. It writes spaces and the like as octal numbers, and others as they are."""
-    return os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), line.split()[4]))
 
 
 def _is_below(path: str, folder: str) -> bool:
