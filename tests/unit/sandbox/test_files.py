@@ -172,6 +172,20 @@ def test_an_environment_below_a_writable_directory_is_bound_elsewhere(tmp_path: 
     assert (through.python, through.binds()) == (root.python, root.binds())
 
 
+@pytest.mark.parametrize(
+    ("name", "moved"),
+    [("a b", True), ("it's", True), ('a"b', True), ("a\\b", True), ("a\tb", True), ("größe", False), ("a@3.1", False)],
+)
+def test_an_environment_whose_name_compilers_misread_is_bound_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, moved: bool
+) -> None:
+    """Else what torch compiles there would fail, and be said to be the submission's fault."""
+    monkeypatch.setattr(hostroot, "_WRITABLE", ())
+    venv.create(tmp_path / name, with_pip=False, symlinks=True)
+    python = tmp_path / name / "bin" / "python"
+    assert HostRoot(python).python == ("/opt/kernel-runner/environment/bin/python" if moved else str(python))
+
+
 @given(st.lists(st.binary(min_size=1).filter(lambda name: b"\0" not in name), min_size=3, max_size=3))
 def test_mounts_have_any_name(names: list[bytes]) -> None:
     """A mount is read as it was made, whatever its root, its point and its source are called (moby #38458)."""
