@@ -180,7 +180,7 @@ class Outcome:
     exit_code: int | None
     #: Processes that the kernel killed for memory, from the cgroup; None where it cannot be read.
     oom_kills: int | None
-    #: Whether those were for memory that the host, or a cgroup above, lacked; the container's limit was not met.
+    #: Whether those, or refused forks, were for what the host, or a cgroup above, lacked; its own limit was not met.
     host_short: bool = False
     #: How often the pids limit refused a fork, from the cgroup; None where it cannot be read.
     pids_denied: int | None

@@ -11,15 +11,10 @@ from runner.evaluation.mode_result import ModeResult
 from runner.evaluation.result_rows import Evidence
 from runner.evaluation.speed_of_light import SpeedOfLight
 from sandbox.protocol import StepResult
-from sandbox.spec import Ending
+from sandbox.spec import Ending, Outcome
 
 #: An eval program may round and start its own clock late; beyond this factor its times are impossible.
 _WALL_SLACK = 1.05
-#: Of a container in which the kernel killed for memory, and whose own limit was not met.
-HOST_SHORT = (
-    "the kernel killed a process of the container for memory, below its limit: the host, or kernelrunner.slice, has too"
-    " little for all slots (`memory_gib` of GPU types)"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +44,7 @@ def check_ending(evidence: Evidence) -> None:
     if outcome.ending is Ending.BAD_REPORT:
         raise EvaluationError(f"the container's report does not follow the protocol{detail}")
     if outcome.host_short:
-        raise EvaluationError(f"{HOST_SHORT}{detail}")
+        raise EvaluationError(f"{host_short(outcome)}{detail}")
     killed_for_memory = bool(outcome.oom_kills)
     # Its limits are the container's: who uses them up can make the judge in it fail as well.
     starved = killed_for_memory or bool(outcome.pids_denied)
@@ -59,6 +54,17 @@ def check_ending(evidence: Evidence) -> None:
         raise EvaluationError(f"the container ended without a report{detail}")
     if evidence.ok is False and not starved:
         raise EvaluationError(f"the harness failed: {evidence.message or 'it gave no reason'}")
+
+
+def host_short(outcome: Outcome) -> str:
+    """What the host had too little of, of a container whose own limit was not met."""
+    what, key = ("killed a process of the container for memory", "memory_gib")
+    if not outcome.oom_kills:
+        what, key = ("refused the container a process or thread", "pids")
+    return (
+        f"the kernel {what}, below its limit: the host, or kernelrunner.slice, has not enough for all slots (`{key}` of"
+        " GPU types)"
+    )
 
 
 def missing_step(job: Job, name: str, evidence: Evidence) -> Finding:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sandbox import mountinfo
+
 PROC = Path("/proc")
 #: Who is killed for its own limit has used all but this much of it: the last allocation did not fit.
 _NEAR_BYTES = 1 << 20
@@ -21,7 +23,8 @@ class Counters:
     """What the kernel has counted for a container since its start."""
 
     oom_kills: int | None = None
-    #: Whether those were not for the container's own limit: the host, or a cgroup above, had no more memory.
+    #: Whether one was killed, or refused a process, below the container's own limit: the host, or a cgroup above, had
+    #: no more memory or processes.
     host_short: bool | None = None
     pids_denied: int | None = None
     peak_memory_bytes: int | None = None
@@ -67,10 +70,11 @@ class CgroupReader:
         peak = _number(self.text("memory", "memory.max_usage_in_bytes"))
         limit = _number(self.text("memory", "memory.limit_in_bytes"))
         below = peak is not None and limit is not None and peak < limit - _NEAR_BYTES
+        denied, short = self._denied("pids")
         return Counters(
             oom_kills=kills,
-            host_short=None if kills is None else kills > 0 and below,
-            pids_denied=_field(self.text("pids", "pids.events"), "max"),
+            host_short=None if kills is None else (kills > 0 and below) or short,
+            pids_denied=denied,
             peak_memory_bytes=peak,
             cpu_ns=_number(self.text("cpuacct", "cpuacct.usage")),
         )
@@ -79,14 +83,25 @@ class CgroupReader:
         cpu_us = _field(self.text("", "cpu.stat"), "usage_usec")
         events = self.text("", "memory.events")
         kills = _field(events, "oom_kill")
+        denied, short = self._denied("")
         return Counters(
             oom_kills=kills,
             # `oom` counts how often this cgroup's own limit was met; `oom_kill` also what others' limits killed here.
-            host_short=None if kills is None else kills > 0 and _field(events, "oom") == 0,
-            pids_denied=_field(self.text("", "pids.events"), "max"),
+            host_short=None if kills is None else (kills > 0 and _field(events, "oom") == 0) or short,
+            pids_denied=denied,
             peak_memory_bytes=_number(self.text("", "memory.peak")),
             cpu_ns=None if cpu_us is None else cpu_us * 1000,
         )
+
+    def _denied(self, controller: str) -> tuple[int | None, bool]:
+        """How often a fork was refused, and whether that was below the container's own limit.
+
+        Version 1, and version 2 before Linux 6.11, count here what the limit of a cgroup above refused, too.
+        """
+        denied = _field(self.text(controller, "pids.events"), "max")
+        peak, limit = (_number(self.text(controller, name)) for name in ("pids.peak", "pids.max"))
+        # The kernel may miss the peak by a few, where several processes fork at once.
+        return denied, bool(denied) and peak is not None and limit is not None and peak < limit - limit // 8
 
     def text(self, controller: str, name: str) -> str:
         """Read a file of the cgroup. Version 2 has one directory for all controllers. Empty if it cannot be read."""
@@ -112,19 +127,19 @@ def reader_for(pid: int, container_id: str) -> CgroupReader:
     """
     try:
         membership = (PROC / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
-        mountinfo = (PROC / "self" / "mountinfo").read_text(encoding="utf-8", errors="replace")
+        mounts = (PROC / "self" / "mountinfo").read_bytes()
     except OSError:
         return CgroupReader({})
-    return CgroupReader(locate(membership, mountinfo, container_id))
+    return CgroupReader(locate(membership, mounts, container_id))
 
 
-def locate(membership: str, mountinfo: str, container_id: str) -> dict[str, Path]:
+def locate(membership: str, mounts: bytes, container_id: str) -> dict[str, Path]:
     """Map each controller to its directory, from /proc/PID/cgroup and /proc/self/mountinfo; key "" is version 2.
 
     Sources: cgroups(7) and proc_pid_mountinfo(5). A path without the container's id belongs to another process that
     has this pid in our namespace, so it is left out.
     """
-    mounts = _cgroup_mounts(mountinfo)
+    places = _cgroup_mounts(mounts)
     paths: dict[str, Path] = {}
     for line in membership.splitlines():
         hierarchy, _, rest = line.partition(":")
@@ -133,8 +148,8 @@ def locate(membership: str, mountinfo: str, container_id: str) -> dict[str, Path
             continue
         names = [""] if hierarchy == "0" else controllers.split(",")
         for name in names:
-            if name in mounts:
-                point, root = mounts[name]
+            if name in places:
+                point, root = places[name]
                 below = path.removeprefix(root) if root != "/" else path
                 paths[name] = Path(point) / below.lstrip("/")
     if any(name in paths for name in ("memory", "pids", "cpuacct")):
@@ -143,18 +158,14 @@ def locate(membership: str, mountinfo: str, container_id: str) -> dict[str, Path
     return paths
 
 
-def _cgroup_mounts(mountinfo: str) -> dict[str, tuple[str, str]]:
+def _cgroup_mounts(mounts: bytes) -> dict[str, tuple[str, str]]:
     """Map each controller to the mount point and the root of its mount."""
-    mounts: dict[str, tuple[str, str]] = {}
-    for line in mountinfo.splitlines():
-        left, _, right = line.partition(" - ")
-        fields, tail = left.split(), right.split()
-        if len(fields) < 5 or len(tail) < 3 or tail[0] not in ("cgroup", "cgroup2"):
-            continue
-        names = [""] if tail[0] == "cgroup2" else tail[2].split(",")
-        for name in names:
-            mounts.setdefault(name, (fields[4], fields[3]))
-    return mounts
+    places: dict[str, tuple[str, str]] = {}
+    for mount in mountinfo.parse(mounts):
+        if mount.type in ("cgroup", "cgroup2"):
+            for name in [""] if mount.type == "cgroup2" else mount.super_options.split(","):
+                places.setdefault(name, (mount.point, mount.root))
+    return places
 
 
 def _field(text: str, name: str) -> int | None:

@@ -122,8 +122,11 @@ class _ReceivedReport:
                 raise protocol.FrameError(f"a frame of type {kind!r}, which the protocol does not know")
 
 
-class _CpuMeter:
-    """Measures a container's CPU time. Reads the other counters too, in case it dies without an `end` frame."""
+class _Meter:
+    """Watches a container's CPU time, and whether it is frozen.
+
+    Reads the other counters too, in case it dies without an `end` frame.
+    """
 
     def __init__(self, counters: CgroupReader, *, cpu_s: float) -> None:
         self._counters = counters
@@ -131,14 +134,20 @@ class _CpuMeter:
         self._before_ns = counters.read().cpu_ns
         self._allowed_ns = cpu_s * 1e9
         self._next_s = time.monotonic() + COUNTERS_POLL_S
+        #: Whether the CPU time exceeds the limit; False where it cannot be read.
+        self.used_up = False
+        self.is_frozen = False
 
-    def used_up(self, now_s: float) -> bool:
-        """Whether the CPU time exceeds the limit; False where it cannot be read."""
-        if now_s < self._next_s:
-            return False
+    def turn(self, now_s: float, *, late: bool) -> None:
+        """Read, if it is time for that, or the container is late."""
+        if now_s < self._next_s and not late:
+            return
         self._next_s = now_s + COUNTERS_POLL_S
         used_ns = self._counters.read().cpu_ns
-        return used_ns is not None and self._before_ns is not None and used_ns - self._before_ns > self._allowed_ns
+        self.used_up = (
+            used_ns is not None and self._before_ns is not None and used_ns - self._before_ns > self._allowed_ns
+        )
+        self.is_frozen = self._counters.is_frozen()
 
 
 class _Clock:
@@ -391,14 +400,15 @@ class Container:
         limits = self.spec.limits
         # Default: all its CPUs busy for the whole time. More than that means that the cpuset does not hold it.
         cpu_s = limits.cpu_s if limits.cpu_s is not None else wall_s * len(limits.cpus) + COUNTERS_POLL_S
-        meter = _CpuMeter(self._counters, cpu_s=cpu_s)
+        meter = _Meter(self._counters, cpu_s=cpu_s)
         with selectors.DefaultSelector() as selector:
             selector.register(self._attachment, selectors.EVENT_READ | selectors.EVENT_WRITE)
             while True:
                 now = clock.turn()
-                used_up = meter.used_up(now)
+                late = now >= clock.deadline_s
+                meter.turn(now, late=late)
                 stop = self._reason_to_stop(
-                    cancel, late_s=wall_s if now >= clock.deadline_s else None, cpu_s=cpu_s if used_up else None
+                    cancel, meter, late_s=wall_s if late else None, cpu_s=cpu_s if meter.used_up else None
                 )
                 if stop is not None:
                     return stop
@@ -419,16 +429,16 @@ class Container:
                         return Ending.DIED, self._detail("the container ended without an 'end' frame")
 
     def _reason_to_stop(
-        self, cancel: threading.Event, *, late_s: float | None, cpu_s: float | None
+        self, cancel: threading.Event, meter: _Meter, *, late_s: float | None, cpu_s: float | None
     ) -> tuple[Ending, str | None] | None:
         """The ending, if there is a reason to stop; else None."""
         if self._received.end is not None:
             return Ending.COMPLETED, self._detail(None)
         if cancel.is_set():
             return Ending.CANCELLED, self._detail("cancelled")
-        if late_s is not None and self._counters.is_frozen():
-            # A container can neither do that to itself nor end it.
-            return Ending.DIED, self._detail("the container was paused from outside (docker unpause)")
+        if meter.is_frozen:
+            # A container can neither do that to itself nor end it. Its clocks and limits go on meanwhile.
+            return Ending.DIED, self._detail("the container was paused from outside (docker pause)")
         if late_s is not None:
             return Ending.DEADLINE, self._detail(f"killed after {late_s:g} s of wall time")
         if cpu_s is not None:

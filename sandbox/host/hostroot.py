@@ -21,13 +21,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox import mountinfo
 from sandbox.errors import RootFilesystemError
 from sandbox.spec import Bind
 
 #: Directories that are writable inside. Their owner could replace a bind below them.
 _WRITABLE = ("/work", "/judge", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys")  # noqa: S108 names, nothing is written
-#: Mount point for an environment whose own path lies below one of these.
+#: Mount point for an environment whose own path lies below one of these, or holds one of the characters that torch and
+#: ninja do not quote in a compiler's command line.
 _MOVED = "/opt/kernel-runner/environment"
+_UNQUOTED = re.compile(r"[\s\"'\\]")
 #: Software of vendors outside of /usr, each a directory or a link to one with a version in its name.
 _VENDORS = ("/opt/rocm", "/opt/nvidia/nsight-compute")
 #: A distribution has these below the root as links into /usr, or as directories.
@@ -68,7 +71,7 @@ class HostRoot:
 
     @property
     def python(self) -> str:
-        """The interpreter's path in the container: the same as outside, unless that path lies in a writable directory.
+        """The interpreter's path in the container: the same as outside, unless its environment is bound elsewhere.
 
         Raises:
             RootFilesystemError: the environment cannot be used.
@@ -81,20 +84,21 @@ class HostRoot:
         # An environment that is a link has two paths, of which at most one can be moved.
         folder = os.path.dirname(os.path.dirname(path))  # noqa: PTH120 see above
         real = os.path.realpath(folder)
-        moved = real != folder and any(map(_is_writable_inside, (folder, real)))
+        moved = real != folder and any(map(_must_move, (folder, real)))
         return real + path.removeprefix(folder) if moved else path
 
     def binds(self) -> tuple[Bind, ...]:
         """The read-only binds: /usr, vendors' software, the environment and its base prefix, each at its own path.
 
         A bind does not include what is mounted below it, so such mounts are listed too. An environment below /work or
-        another writable directory is bound elsewhere; a virtual environment works at another path.
+        another writable directory, or with a name that compilers misread, is bound elsewhere; a virtual environment
+        works at another path.
 
         Raises:
             RootFilesystemError: another user cannot use the environment.
         """
         folders = self._folders()
-        points = map(mount_point, Path("/proc/self/mountinfo").read_bytes().splitlines())
+        points = (mount.point for mount in mountinfo.parse(Path("/proc/self/mountinfo").read_bytes()))
         below = [point for point in points if any(_is_below(point, folder) for folder in folders)]
         return tuple(Bind(source=path, target=_inside(path, folders)) for path in sorted({*folders, *below}))
 
@@ -131,12 +135,12 @@ def _bound_folders(python: str, _stamp: tuple[object, ...]) -> tuple[str, ...]:
         path for path in sorted(set(needed)) if not any(_is_below(path, other) for other in needed if other != path)
     )
     _check_reachable(python, folders)
-    clashing = [folder for folder in folders if _is_writable_inside(folder)]
+    clashing = [folder for folder in folders if _must_move(folder)]
     if clashing and clashing != [_environment_of(python, folders)]:
         raise RootFilesystemError(
             f"evaluation environment: {', '.join(clashing)} would be bound below a directory that submissions can"
-            f" write; expected base interpreters outside of {', '.join(_WRITABLE)}: make the environment from another"
-            " Python"
+            " write, or has a name that compilers misread; expected base interpreters outside of"
+            f" {', '.join(_WRITABLE)}, without spaces, quotes and backslashes: make the environment from another Python"
         )
     return folders
 
@@ -147,14 +151,16 @@ def _environment_of(python: str, folders: tuple[str, ...]) -> str | None:
     return folder if folder is not None and Path(folder, "pyvenv.cfg").is_file() else None
 
 
-def _is_writable_inside(folder: str) -> bool:
-    return any(folder == place or _is_below(folder, place) for place in _WRITABLE)
+def _must_move(folder: str) -> bool:
+    return _UNQUOTED.search(folder) is not None or any(
+        folder == place or _is_below(folder, place) for place in _WRITABLE
+    )
 
 
 def _inside(path: str, folders: tuple[str, ...]) -> str:
     """The path in the container of a path on the host."""
     for folder in folders:
-        if _is_writable_inside(folder) and (path == folder or _is_below(path, folder)):
+        if _must_move(folder) and (path == folder or _is_below(path, folder)):
             return _MOVED + path.removeprefix(folder)
     return path
 
@@ -215,11 +221,6 @@ def _check_reachable(python: str, folders: tuple[str, ...]) -> None:
 def _vendors() -> Iterator[str]:
     """What there is of the vendors' software."""
     yield from (os.path.realpath(path) for path in _VENDORS if Path(path).is_dir())
-
-
-def mount_point(line: bytes) -> str:
-    """Where a line of mountinfo mounts. It writes spaces and the like as octal numbers, and others as they are."""
-    return os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), line.split()[4]))
 
 
 def _is_below(path: str, folder: str) -> bool:

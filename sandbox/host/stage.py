@@ -21,7 +21,7 @@ from sandbox.spec import ACCOUNTS, Bind
 
 _SCRATCH = ".stage-"
 #: Files of this package that run inside, as patterns below sandbox/.
-INSIDE = ("__init__.py", "protocol.py", "inside/*.py")
+INSIDE = ("__init__.py", "mountinfo.py", "protocol.py", "inside/*.py")
 #: Names of the users in every container: getpass, torch and programs of tasks ask for them.
 _PASSWD = "".join(
     (

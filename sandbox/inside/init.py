@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sandbox import protocol
+from sandbox import mountinfo, protocol
 from sandbox.inside.boot import parse_boot
 from sandbox.inside.build_archive import unpack_archive
 from sandbox.inside.connection import DaemonConnection
@@ -137,24 +137,21 @@ def facts() -> dict[str, Any]:
 def _mounts() -> list[dict[str, Any]]:
     """For each mount: mount point, file system type, options, owner and mode of its root, and size."""
     mounts = []
-    for entry in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-        left, _, right = entry.partition(" - ")
-        fields, tail = left.split(), right.split()
-        if len(fields) > 5 and tail:
-            top = Path(fields[4]).stat()
-            usage = os.statvfs(fields[4])
-            mounts.append(
-                {
-                    "target": fields[4],
-                    "type": tail[0],
-                    "options": fields[5],
-                    "mode": stat.S_IMODE(top.st_mode),
-                    "uid": top.st_uid,
-                    "gid": top.st_gid,
-                    "size_bytes": usage.f_blocks * usage.f_frsize,
-                    "inodes": usage.f_files,
-                }
-            )
+    for mount in mountinfo.parse(Path("/proc/self/mountinfo").read_bytes()):
+        top = Path(mount.point).stat()
+        usage = os.statvfs(mount.point)
+        mounts.append(
+            {
+                "target": mount.point,
+                "type": mount.type,
+                "options": mount.options,
+                "mode": stat.S_IMODE(top.st_mode),
+                "uid": top.st_uid,
+                "gid": top.st_gid,
+                "size_bytes": usage.f_blocks * usage.f_frsize,
+                "inodes": usage.f_files,
+            }
+        )
     return mounts
 
 

@@ -100,8 +100,8 @@ class ResultLines:
         if len(key) > RESULT_KEY_CHARS:
             self._drop(f"a key of more than {RESULT_KEY_CHARS} characters")
             return
-        # The size in the report counts: JSON may need six bytes for one.
-        cost = len(json.dumps(key)) + len(json.dumps(value))
+        # What an earlier line of this key has cost is free again.
+        cost = _cost(key, value) - (_cost(key, self._values[key]) if key in self._values else 0)
         if self._cost + cost > RESULT_BYTES:
             self._drop(f"more than {RESULT_BYTES} bytes")
         elif key not in self._values and len(self._values) >= RESULT_KEYS:
@@ -113,3 +113,8 @@ class ResultLines:
     def _drop(self, what: str) -> None:
         if self.complaint is None:
             self.complaint = f"sandbox: the result pipe carried {what}; the excess was dropped"
+
+
+def _cost(key: str, value: str) -> int:
+    """The size in the report: JSON may need six bytes for one."""
+    return len(json.dumps(key)) + len(json.dumps(value))

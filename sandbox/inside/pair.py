@@ -57,6 +57,7 @@ from sandbox.inside.process import (
     Reaper,
     decode_status,
     kill_all_of,
+    output_pipe,
     spawn,
 )
 from sandbox.inside.steps import shorten
@@ -122,8 +123,8 @@ class Pair:
         self._judge_out, judge_stdout = _pipe()
         self._judge_err, judge_stderr = _pipe()
         self._ranks_line, judge_ranks = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        out_read, out_write = os.pipe()
-        err_read, err_write = os.pipe()
+        out_read, out_write = output_pipe()
+        err_read, err_write = output_pipe()
         #: stdin, stdout and stderr of every worker; kept open until the number of workers is known.
         self._worker_fds = [os.open(os.devnull, os.O_RDONLY), out_write, err_write]
         #: Says after the judge's end whose code ran in it.
@@ -584,6 +585,6 @@ def rebuild_frame(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def _pipe(*, to_child: bool = False) -> tuple[int, int]:
     """Init's end of a pipe, which does not block, and the child's."""
-    ours, its = reversed(os.pipe()) if to_child else os.pipe()
+    ours, its = reversed(os.pipe()) if to_child else output_pipe()
     os.set_blocking(ours, False)
     return ours, its

@@ -173,6 +173,15 @@ def begin_session(descriptors: Descriptors) -> None:
     _install_descriptors(descriptors)
 
 
+def output_pipe() -> tuple[int, int]:
+    """A pipe for what an account writes: its ends. The account may also open it by name, as /dev/stdout, to write."""
+    read, write = os.pipe()
+    # Under gVisor a pipe keeps its mode.
+    with contextlib.suppress(PermissionError):
+        os.fchmod(write, 0o622)
+    return read, write
+
+
 def write_error(text: str) -> None:
     """Write to stderr, if there is a reader."""
     with contextlib.suppress(OSError):

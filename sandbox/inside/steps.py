@@ -33,6 +33,7 @@ from sandbox.inside.process import (
     Reaper,
     decode_status,
     kill_all_of,
+    output_pipe,
     run_as,
     spawn,
 )
@@ -142,7 +143,7 @@ class _Streams:
 
     def open(self, sink: Callable[[bytes], None]) -> int:
         """Open a pipe whose content goes to `sink`; return its write end."""
-        read, write = os.pipe()
+        read, write = output_pipe()
         os.set_blocking(read, False)
         self.selector.register(read, selectors.EVENT_READ, sink)
         return write

@@ -108,7 +108,10 @@ SANDBOX_ROOMS = {
 }
 
 #: Runs inside the container: the standard library, torch, numpy and each other.
-CONTAINER_CODE = (*("tasks/harness/", "tasks/problems/eval.py", "sandbox/inside/", "sandbox/protocol.py"), *INSIDE)
+CONTAINER_CODE = (
+    *("tasks/harness/", "tasks/problems/eval.py", "sandbox/inside/", "sandbox/mountinfo.py", "sandbox/protocol.py"),
+    *INSIDE,
+)
 CONTAINER_IMPORTS = {"torch", "numpy", "sandbox", "tasks"}
 
 #: May read the process environment: one module of ours, one of the KernelBook pipeline, which has names of its own,
@@ -337,7 +340,7 @@ def test_a_container_gets_the_modules_that_run_inside_and_no_other() -> None:
     sandbox = ROOT / "sandbox"
     staged = {path.relative_to(sandbox).as_posix() for pattern in INSIDE for path in sandbox.glob(pattern)}
     inside = {path.relative_to(sandbox).as_posix() for path in (sandbox / "inside").rglob("*.py")}
-    assert staged == inside | {"__init__.py", "protocol.py"}
+    assert staged == inside | {"__init__.py", "mountinfo.py", "protocol.py"}
 
 
 def test_judge_and_worker_import_only_what_they_share() -> None:

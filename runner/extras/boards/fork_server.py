@@ -43,6 +43,8 @@ _COPIED_FROM = 600
 #: How long the server may take to import, to make a fork, and to end. A busy host needs much of it.
 _PATIENCE_S = 600.0
 _PR_SET_PDEATHSIG = 1
+#: Python code after which a process is killed when its parent ends, however that ends.
+END_WITH_PARENT = f"import ctypes; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {signal.SIGKILL:d})"
 
 
 class ForkServerLost(Exception):

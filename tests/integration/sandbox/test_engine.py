@@ -233,9 +233,18 @@ def test_a_container_killed_from_outside_is_a_death(workshop: Workshop) -> None:
     assert report.ok is None
 
 
-def test_a_container_that_somebody_pauses_has_not_used_up_its_time(workshop: Workshop) -> None:
-    """It can be killed and removed like that, too."""
-    with workshop.engine.start(workshop.spec(wall_s=1.0)) as container:
+def test_a_bind_may_have_any_name(workshop: Workshop, tmp_path: Path) -> None:
+    """As an evaluation environment's path: the kernel writes some characters otherwise (moby #38458)."""
+    names = ("a b", "tab\there", "back\\slash", "line\nend", "feed\fed", "no\u00a0break", "日本\u3000x", "#dash - dash")
+    binds = tuple(Bind(source=str(tmp_path), target=f"/srv/{name}") for name in names)
+    report = workshop.run(replace(workshop.spec(), binds=(*workshop.template.binds, *binds)), QUICK)
+    assert report.ok, report.message
+
+
+@pytest.mark.parametrize("wall_s", [0.5, PATIENCE_S])
+def test_a_container_that_somebody_pauses_has_not_used_up_its_time(workshop: Workshop, wall_s: float) -> None:
+    """Nor would a program in it have, once it goes on. It can be killed and removed like that, too."""
+    with workshop.engine.start(workshop.spec(wall_s=wall_s)) as container:
         workshop.engine._on(container.id, "pause", lambda api: api.pause(container.id))
         report = converse(container, QUICK)
     assert report.outcome.ending is Ending.DIED

@@ -73,6 +73,36 @@ line.recv(1)
     assert seen == {"fds": DESCRIPTORS, "cwd": "/work", "oom": "1000", "kr": ["KR_JUDGE_FD"]}
 
 
+#: Writes to each name of stdout and stderr, as a program, a log file or a shell script does; reads none of them.
+BY_NAME = """
+import errno, subprocess
+for name in ('/dev/stdout', '/dev/stderr', '/dev/fd/1', '/proc/self/fd/2', '/proc/thread-self/fd/1'):
+    with open(name, 'w') as file:
+        file.write(name + '\\n')
+    subprocess.run(['/bin/sh', '-c', 'echo "$0" > "$0"', name], check=True)
+    try:
+        os.open(name, os.O_RDWR)
+    except OSError as error:
+        assert error.errno == errno.EACCES
+    else:
+        raise AssertionError(name)
+"""
+
+
+def test_streams_can_be_opened_by_name(workshop: Workshop) -> None:
+    """To write, as at any terminal, though the pipes are root's (moby #31243): by worker, judge and steps."""
+    judge = (
+        "request()\n"
+        + BY_NAME.replace("/dev/stdout", "/dev/stderr").replace("fd/1", "fd/2")
+        + ("line().recv(1); step('test', os.read(int(os.environ['KR_WORKER_STDOUT_FD']), 65536).decode())")
+    )
+    report = workshop.pair(judge, f"{BY_NAME}line.sendall(b'x'); line.recv(1)")
+    assert report.ok, report.message
+    assert [report.steps[0].stdout.count(name) for name in ("/dev/stdout", "/dev/fd/1")] == [2, 2]
+    step, _ = workshop.program(f"import os\n{BY_NAME}")
+    assert (step.exit_code, step.stderr.count("/dev/stderr")) == (0, 2), step.stderr
+
+
 def test_the_judge_hears_how_the_worker_ended_and_its_daemons_are_dead(workshop: Workshop) -> None:
     """After the worker's exit its leftovers are killed; then comes `worker_exit`, once."""
     judge = """

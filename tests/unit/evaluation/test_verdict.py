@@ -230,6 +230,8 @@ def test_the_limits_of_a_container_are_the_submissions_fault(
         (samples.outcome(ending=Ending.DIED, oom_kills=1, host_short=True), None),
         (samples.outcome(oom_kills=1, host_short=True), False),
         (samples.outcome(oom_kills=1, host_short=True), True),
+        (samples.outcome(pids_denied=3, host_short=True), False),
+        (samples.outcome(pids_denied=3, host_short=True), True),
         (samples.outcome(ending=Ending.BAD_REPORT), None),
         (samples.outcome(), False),
         (samples.outcome(), True),

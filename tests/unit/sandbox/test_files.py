@@ -17,12 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox import mountinfo
 from sandbox.errors import ProtocolError, RootFilesystemError
 from sandbox.host import hostroot
 from sandbox.host.attach import Demultiplexer
 from sandbox.host.cgroup import CgroupReader, Counters, locate, reader_for
-from sandbox.host.hostroot import HostRoot, mount_point
+from sandbox.host.hostroot import HostRoot
 from sandbox.host.stage import stage
+from sandbox.mountinfo import Mount
 from sandbox.spec import ACCOUNTS
 
 _ID = "f" * 64
@@ -170,13 +172,35 @@ def test_an_environment_below_a_writable_directory_is_bound_elsewhere(tmp_path: 
     assert (through.python, through.binds()) == (root.python, root.binds())
 
 
-@pytest.mark.parametrize("name", ["plain", "a b", "ü", "日本 x", "a\\b", "tab\there", "line\nend"])
-def test_mount_points_have_any_name(name: str) -> None:
-    """What is mounted below a bound folder is found whatever it is called."""
-    escaped = os.fsencode(f"/opt/{name}")
-    for char in b"\\ \t\n":
-        escaped = escaped.replace(bytes([char]), b"\\%03o" % char)
-    assert mount_point(b"36 35 98:0 / %s rw - ext4 /dev/root rw" % escaped) == f"/opt/{name}"
+@pytest.mark.parametrize(
+    ("name", "moved"),
+    [("a b", True), ("it's", True), ('a"b', True), ("a\\b", True), ("a\tb", True), ("größe", False), ("a@3.1", False)],
+)
+def test_an_environment_whose_name_compilers_misread_is_bound_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, moved: bool
+) -> None:
+    """Else what torch compiles there would fail, and be said to be the submission's fault."""
+    monkeypatch.setattr(hostroot, "_WRITABLE", ())
+    venv.create(tmp_path / name, with_pip=False, symlinks=True)
+    python = tmp_path / name / "bin" / "python"
+    assert HostRoot(python).python == ("/opt/kernel-runner/environment/bin/python" if moved else str(python))
+
+
+@given(st.lists(st.binary(min_size=1).filter(lambda name: b"\0" not in name), min_size=3, max_size=3))
+def test_mounts_have_any_name(names: list[bytes]) -> None:
+    """A mount is read as it was made, whatever its root, its point and its source are called (moby #38458)."""
+    root, point, source = (
+        b"".join(b"\\%03o" % byte if byte in b" \t\n\\" else bytes([byte]) for byte in name) for name in names
+    )
+    line = b"36 35 98:0 %s %s rw,relatime shared:1 - ext4 %s rw,errors=continue\n" % (root, point, source)
+    expected = Mount(
+        root=os.fsdecode(names[0]),
+        point=os.fsdecode(names[1]),
+        options="rw,relatime",
+        type="ext4",
+        super_options="rw,errors=continue",
+    )
+    assert list(mountinfo.parse(line * 2)) == [expected, expected]
 
 
 def test_version_1_directories_are_found_by_controller() -> None:
@@ -185,14 +209,14 @@ def test_version_1_directories_are_found_by_controller() -> None:
         f"9:name=systemd:/docker/{_ID}\n8:pids:/docker/{_ID}\n4:memory:/docker/{_ID}\n2:cpu,cpuacct:/docker/{_ID}\n"
         f"0::/docker/{_ID}\n"
     )
-    mountinfo = (
-        "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
-        "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
-        "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-        "39 31 0:36 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n"
-        "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+    mounts = (
+        b"31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
+        b"32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+        b"35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+        b"39 31 0:36 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n"
+        b"41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
     )
-    found = locate(membership, mountinfo, _ID)
+    found = locate(membership, mounts, _ID)
     assert found["memory"] == Path(f"/sys/fs/cgroup/memory/docker/{_ID}")
     assert found["cpuacct"] == Path(f"/sys/fs/cgroup/cpu,cpuacct/docker/{_ID}")
     assert "" not in found
@@ -200,11 +224,11 @@ def test_version_1_directories_are_found_by_controller() -> None:
 
 def test_version_2_directory_is_found_and_a_strangers_pid_is_not() -> None:
     """One hierarchy; where the path does not name the container, the pid belongs to another process."""
-    mountinfo = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
+    mounts = b"30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
     line = f"0::/system.slice/docker-{_ID}.scope\n"
-    assert locate(line, mountinfo, _ID) == {"": Path(f"/sys/fs/cgroup/system.slice/docker-{_ID}.scope")}
-    assert locate("0::/user.slice/session-1.scope\n", mountinfo, _ID) == {}
-    below = "30 23 0:26 /outer /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+    assert locate(line, mounts, _ID) == {"": Path(f"/sys/fs/cgroup/system.slice/docker-{_ID}.scope")}
+    assert locate("0::/user.slice/session-1.scope\n", mounts, _ID) == {}
+    below = b"30 23 0:26 /outer /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
     assert locate(f"0::/outer/docker/{_ID}\n", below, _ID) == {"": Path(f"/sys/fs/cgroup/docker/{_ID}")}
 
 
@@ -238,6 +262,33 @@ def test_counters_of_both_versions_are_read_and_kept_after_the_directory_is_gone
         assert reader.read() == expected
         reader.close()
         reader.close()
+
+
+@pytest.mark.parametrize(("version", "controller"), [(1, "pids"), (2, "")])
+@pytest.mark.parametrize(
+    ("denied", "peak", "limit", "short"),
+    [
+        (0, "9", "128", False),
+        (3, "9", "128", True),
+        (3, "128", "128", False),
+        (3, "127", "128", False),
+        (3, "9", "max", False),
+        (3, None, "128", False),
+    ],
+)
+def test_forks_that_are_refused_below_the_containers_limit_are_the_hosts_fault(
+    tmp_path: Path, *, version: int, controller: str, denied: int, peak: str | None, limit: str, short: bool
+) -> None:
+    """A limit of the slice counts as the container's own (systemd #6406); an old kernel does not tell them apart."""
+    files = {"pids.events": f"max {denied}", "pids.peak": peak, "pids.max": limit}
+    files |= {"memory.events": "oom 0\noom_kill 0", "memory.oom_control": "oom_kill 0"}
+    for name, text in files.items():
+        if text is not None:
+            (tmp_path / name).write_text(f"{text}\n")
+    reader = CgroupReader(dict.fromkeys([controller] if version == 2 else [controller, "memory"], tmp_path))
+    counters = reader.read()
+    reader.close()
+    assert (counters.pids_denied, counters.host_short) == (denied, short)
 
 
 def test_unreadable_counters_are_none() -> None:

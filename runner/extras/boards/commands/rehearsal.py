@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from runner.extras.boards.fork_server import ForkServers
+from runner.extras.boards.fork_server import END_WITH_PARENT, ForkServers
 from tasks.harness import emulate
 from tasks.harness.judge.author_code import begin_at, open_page_if_given, running, sentence_of
 from tasks.harness.judge.cases import LARGEST_SEED, Case, CaseError, parse_cases
@@ -40,6 +40,7 @@ _IMPORT_TIMEOUT_S = 180.0
 _EXIT_MISSING = 3
 #: Imports a template. Torch comes first, because it looks for some tools itself.
 _IMPORT = f"""\
+{END_WITH_PARENT}
 import importlib, sys, torch
 sys.path.insert(0, ".")
 try:

@@ -27,6 +27,7 @@ from runner.base.units import duration, size
 from runner.cli.arguments import read_submission
 from runner.cli.finding import Finding, Mark
 from runner.evaluation.speed_of_light import speed_of_light
+from runner.extras.boards.fork_server import END_WITH_PARENT
 from runner.task_format.case_memory import (
     memory_of,
     misfit,
@@ -41,7 +42,9 @@ from sandbox.host.stage import stage
 from sandbox.protocol import AUTHOR_PAGE_BYTES, AUTHOR_PAGE_FD, AuthorExit
 from tasks.harness.judge.cases import LARGEST_SEED, spec_line
 
-_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from rehearsal import main; sys.exit(main())"
+_PROGRAM = (
+    f"{END_WITH_PARENT}; import sys; sys.path.insert(0, sys.argv[1]); from rehearsal import main; sys.exit(main())"
+)
 #: What the program needs, by its place below the folder that is on its path.
 _CODE = {
     **{f"tasks/{name}": Path(tasks.__file__).parent / name for name in ("__init__.py", "harness")},

@@ -29,7 +29,7 @@ from runner.evaluation.container_spec import (
 from runner.evaluation.context import GroupContext
 from runner.evaluation.kinds.kind import Builds, Run, Spent
 from runner.evaluation.plan import Plan
-from runner.evaluation.verdict import HOST_SHORT
+from runner.evaluation.verdict import host_short
 from runner.extras.trainers.inside.judge import group as harness
 from runner.extras.trainers.inside.judge.request import GroupRequest
 from runner.task_format.case_memory import tensor_bytes
@@ -244,7 +244,7 @@ def rows_of(group: Mapping[str, Any], report: ContainerReport, *, before_candida
 
 def _killed(outcome: Outcome) -> tuple[str, str]:
     """The verdict where the kernel killed for memory, and why: the candidate used up its own, or the host had none."""
-    return ("internal_error", HOST_SHORT) if outcome.host_short else ("memory_limit", _MEMORY)
+    return ("internal_error", host_short(outcome)) if outcome.host_short else ("memory_limit", _MEMORY)
 
 
 def _looks_killed(row: Mapping[str, Any], *, alone: bool) -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 import tasks
 from runner.extras.boards.commands import task_check
 from tests.integration.cli.conftest import Call, Said, write_task
+from tests.support.waiting import PATIENCE_S, wait_until
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 PROBLEMS = Path(tasks.__file__).parent / "problems"
@@ -423,6 +427,29 @@ def test_code_that_never_ends_is_ended(
     assert findings(said)["code"] == ("failed", "did not end within 4 s")
     with pytest.raises(ProcessLookupError):
         os.kill(int(running.read_text()), 0)
+
+
+@pytest.mark.parametrize("place", ["reference", "template"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_code_that_never_ends_ends_with_the_command(
+    evaluation_python: Path, tmp_path: Path, number: signal.Signals, place: str
+) -> None:
+    """Whatever ends that, as a time limit in CI or a terminal that is closed (simpler #1493)."""
+    running = tmp_path / "process"
+    endless = f"import os\nopen({str(running)!r}, 'w').write(f'{{os.getpid()}} ')\nwhile True: pass\n"
+    reference, template = (REFERENCE, endless) if place == "template" else (endless, "custom_kernel = abs\n")
+    folder = write_folder(tmp_path / "endless", reference=reference, templates={"Python": "template.py"})
+    add(folder, "template.py", template)
+    command = subprocess.Popen(
+        [sys.executable, "-m", "runner.cli", "task", "check", str(folder)],
+        env={"PATH": "/usr/bin:/bin", "KERNEL_RUNNER_EVAL_PYTHON": str(evaluation_python)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    pid = int(wait_until(lambda: running.exists() and running.read_text().strip(), "the code runs"))
+    command.send_signal(number)
+    assert command.wait(PATIENCE_S) == -number
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the code has ended")
 
 
 def test_code_that_takes_the_process_with_it_is_reported(run_code_anew: Call, tmp_path: Path) -> None:
