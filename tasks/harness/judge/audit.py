@@ -137,8 +137,10 @@ class ControlCosts:
     disturbed: int
     #: Of these, those that did not wait for a core.
     slow: int
-    #: Calls that are in no other figure, and of which the two above hold those that something disturbed.
+    #: Calls that are in no other figure (`with_telling`); those of them that are as the two above.
     telling: int = 0
+    telling_disturbed: int = 0
+    telling_slow: int = 0
     #: Standard error of the mean. The machine drifts, so calls of one row are alike. Rows that differ by more than
     #: their calls explain make the error larger.
     error_ns: float
@@ -175,23 +177,14 @@ class ControlCosts:
         )
 
     def with_telling(self, rows_ns: Sequence[Sequence[float]]) -> Self:
-        """The same costs, and how many calls something disturbs, by rows of more control calls, too.
+        """The same, and what rows of more control calls tell: how many calls something disturbs.
 
         Those follow each other at the end of a case. They cost less than calls between the submission's.
         """
         costs_ns = [cost for row in rows_ns for cost in row if not math.isnan(cost)]
         long_ns = [cost for cost in costs_ns if cost > self.median_ns + self.single_ns]
-        return replace(
-            self,
-            disturbed=self.disturbed + len(long_ns),
-            slow=self.slow + sum(map(math.isfinite, long_ns)),
-            telling=self.telling + len(costs_ns) - len(long_ns),
-        )
-
-    @property
-    def calls(self) -> int:
-        """All calls that were ready to run."""
-        return self.count + self.telling + self.disturbed
+        slow = sum(map(math.isfinite, long_ns))
+        return replace(self, telling=len(costs_ns), telling_disturbed=len(long_ns), telling_slow=slow)
 
     @property
     def low_ns(self) -> float:

@@ -53,21 +53,28 @@ class HandOverFacts:
         """From control calls, and how many of them stalled; larger copies stall more often (`ControlRow.size_ratio`).
 
         Parts are Laplace's: few calls do not say that there is none. The error is that of the same distribution (a
-        beta distribution of `stalled` and `calls - stalled`, each and one).
+        beta distribution of `stalled` and `calls - stalled`, each and one). Calls that only tell make no part smaller
+        but that of stalls: what is rare among many would be set aside by none.
         """
-        calls = costs.calls
+        own = costs.count + costs.disturbed
+        calls = own + costs.telling
+
+        def part(number: int, telling: int, *, more: int) -> float:
+            """Of these calls, or of all if that is more; `more`: 1 as Laplace, 0 as seen."""
+            return max((number + more) / max(own + 2 * more, 1), (number + telling + more) / max(calls + 2 * more, 1))
+
         calm = 1 - stalled / max(calls, 1)
         slope = size_ratio * ((calls - stalled + 1) / (calls + 2)) ** (size_ratio - 1)
         return cls(
             mean_ns=costs.mean_ns,
             sd_ns=costs.sd_ns,
             single_ns=costs.single_ns,
-            disturbed=(costs.disturbed + 1) / (calls + 2),
-            slow=(costs.slow + 1) / (calls + 2),
+            disturbed=part(costs.disturbed, costs.telling_disturbed, more=1),
+            slow=part(costs.slow, costs.telling_slow, more=1),
             stalled=((1 - calm**size_ratio) * calls + 1) / (calls + 2),
             stalled_error=slope * math.sqrt((stalled + 1) * (calls - stalled + 1) / (calls + 3)) / (calls + 2),
-            seen=costs.disturbed / max(calls, 1) + 1 - calm**size_ratio,
-            seen_slow=costs.slow / max(calls, 1),
+            seen=part(costs.disturbed, costs.telling_disturbed, more=0) + 1 - calm**size_ratio,
+            seen_slow=part(costs.slow, costs.telling_slow, more=0),
         )
 
     @classmethod

@@ -121,7 +121,8 @@ class TimedCase:
         """The part of the control calls that something disturbed, in the call or in the copy of its output."""
         if self.controls is None:
             return 0.0
-        return min((self.controls.disturbed + self.controls_stalled) / self.controls_made, 1.0)
+        disturbed = self.controls.disturbed + self.controls.telling_disturbed
+        return min((disturbed + self.controls_stalled) / self.controls_made, 1.0)
 
     @property
     def input_bytes(self) -> int:

@@ -672,3 +672,15 @@ def test_outputs_that_are_larger_than_those_of_control_calls_stall_more_often(
     for stalls, is_added in ((often, False), (100, stalled < 50)):
         samples = [Sample(claim_ns=0, outside_ns=100, late_ns=100, stalled=number < stalls) for number in range(100)]
         assert with_copies(samples, facts)[0].with_copy is is_added
+
+
+def test_calls_that_only_tell_let_no_fewer_calls_be_set_aside() -> None:
+    """What disturbs one of a hundred calls would be set aside by none if they made the part smaller."""
+    costs = ControlCosts.of([[1e5] * 24])
+    assert costs is not None
+    alone, calm, crowded = (
+        HandOverFacts.of_controls(costs.with_telling(rows), stalled=0) for rows in ([], [[1e5] * 80], [[math.inf] * 80])
+    )
+    assert (calm.disturbed, calm.slow, calm.seen) == (alone.disturbed, alone.slow, alone.seen)
+    assert crowded.disturbed > 0.5
+    assert crowded.slow == alone.slow

@@ -161,13 +161,22 @@ def test_control_calls_at_the_end_are_bounded(
     now = SimpleNamespace(ns=0)
     monkeypatch.setattr(benchmark, "time", SimpleNamespace(monotonic_ns=lambda: now.ns))
     # They vary so much that no number of them is enough.
-    costs = SimpleNamespace(count=0, calls=0, disturbed=0, slow=0, mean_ns=_CALL_NS, sd_ns=1e9, single_ns=1e9)
+    costs = SimpleNamespace(
+        count=0,
+        telling=0,
+        telling_disturbed=0,
+        telling_slow=0,
+        disturbed=0,
+        slow=0,
+        mean_ns=_CALL_NS,
+        sd_ns=1e9,
+        single_ns=1e9,
+    )
     costs.statistical_ns, costs.noise_ns = lambda **_: 1e9, lambda **_: noise_ns
     timed: Any = SimpleNamespace(controls=costs, controls_stalled=0, size_ratio=1.0, input_bytes=64, controls_made=0)
 
     def call_controls(count: int) -> None:
         costs.count += count
-        costs.calls = costs.count
         timed.controls_made += count
         now.ns += takes_ns
 
