@@ -121,7 +121,8 @@ def test_limits_that_the_judges_own_work_exceeds_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"), [('#!/bin/sh\necho "$@"\n', "it says '-P -c import ctypes; "), ("words\n", "Exec format error")]
+    ("content", "reason"),
+    [('#!/bin/sh\necho "$@"\n', "it says '-P -c import ctypes; "), ("words\n", "Exec format error")],
 )
 def test_what_is_no_interpreter_is_a_failure(tmp_path: Path, content: str, reason: str) -> None:
     """A program that says other things, and a file that is no program."""
