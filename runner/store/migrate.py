@@ -56,8 +56,8 @@ def migrate(dsn: str, *, roles: bool = False) -> Sequence[str]:
     Sequences that are behind their tables, as logical replication leaves them, are put to the last number there.
 
     Functions and views are left alone where these files were applied last and no one has changed any of them. Indexes
-    that are there are left alone too. Whoever migrates, all objects belong to the owner of `runner.job`: functions have
-    the rights of theirs.
+    that are there are left alone too. Whoever migrates, the owner of `runner.job` gets all objects: a function runs
+    with its owner's rights.
 
     It is safe to call twice and from several places at once. `roles` also creates the roles of `schema.roles_sql` and
     grants them their rights, which needs CREATEROLE.

@@ -216,10 +216,10 @@ def test_version_1_directories_are_found_by_controller() -> None:
         b"39 31 0:36 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n"
         b"41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
     )
-    found = locate(membership, mounts, _ID)
-    assert found["memory"] == Path(f"/sys/fs/cgroup/memory/docker/{_ID}")
-    assert found["cpuacct"] == Path(f"/sys/fs/cgroup/cpu,cpuacct/docker/{_ID}")
-    assert "" not in found
+    directories = locate(membership, mounts, _ID)
+    assert directories["memory"] == Path(f"/sys/fs/cgroup/memory/docker/{_ID}")
+    assert directories["cpuacct"] == Path(f"/sys/fs/cgroup/cpu,cpuacct/docker/{_ID}")
+    assert "" not in directories
 
 
 def test_version_2_directory_is_found_and_a_strangers_pid_is_not() -> None:
